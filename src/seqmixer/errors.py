@@ -1,0 +1,32 @@
+"""The errors a user can cause, worded so that they can be mended: what was got, what is allowed, where, what to do."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class SeqmixerError(Exception):
+    """Something the caller can mend. The command line prints it as one line and exits with 2."""
+
+
+class ConfigError(SeqmixerError):
+    """A setting is unknown, out of range, or clashes with another."""
+
+
+class DataError(SeqmixerError):
+    """A data file is missing, damaged, or does not fit another."""
+
+
+class RewardError(SeqmixerError):
+    """A reward raised, or did not give one finite number per sequence."""
+
+
+class RunError(SeqmixerError):
+    """A run folder is missing, damaged, or belongs to another config."""
+
+
+def unknown(kind: str, got: object, choices: Iterable[str]) -> ConfigError:
+    """Build the error for a name that is not among `choices`."""
+    names = sorted(choices)
+    near = get_close_matches(str(got), names, n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    return ConfigError(f"unknown {kind} {got!r}.{hint} Known: {', '.join(names)}.")

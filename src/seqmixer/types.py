@@ -1,0 +1,99 @@
+"""What the parts of seqmixer have in common: special words, records, and the contracts between parts.
+
+Shape letters, used in every file: B batch, T target length, N source length, V vocabulary, E embedding, H hidden,
+R references, L reference length, D image feature, K hypotheses.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor, nn
+
+PAD, BOS, EOS, UNK = 0, 1, 2, 3  # the first four ids of every vocabulary; BOS is the paper's w_1 = ∅
+
+Context = Any  # what `encode` returns: nested tuples of tensors, batch first
+State = Any  # what `step` carries: nested tuples of tensors, batch first
+Meta = Mapping[str, Any]  # of one sentence: "source" and "references" as text, and any further column
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Sentences to learn from. After EOS comes PAD; a target cropped at T has no EOS."""
+
+    source: Tensor  # (B, N) words; or (B, D) image features; or (B, 0) where there is no context
+    target: Tensor  # (B, T) the reference that is learnt from
+    references: Tensor  # (B, R, L) all references; a missing one is all PAD
+    meta: Sequence[Meta] = ()
+
+    def __len__(self) -> int:
+        return len(self.target)
+
+    @property
+    def mask(self) -> Tensor:
+        """(B, T) true up to and including EOS."""
+        return self.target != PAD
+
+    def to(self, device: Any) -> "Batch":
+        return Batch(self.source.to(device), self.target.to(device), self.references.to(device), self.meta)
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """What a reward sees: the finished sequences and what they are compared with."""
+
+    words: Tensor  # (B, T) w^g; EOS and PAD as in a target
+    references: Tensor  # (B, R, L)
+    start: int = 0  # the first `start` words were given, not written by the model (MIXER's s)
+    source: Tensor | None = None  # (B, N), (B, D) or (B, 0)
+    meta: Sequence[Meta] = ()
+
+
+Reward = Callable[[Rollout], Tensor]  # -> (B,) one number per sequence, higher is better
+
+Choose = Callable[[Tensor], Tensor]  # (B, V) logits -> (B,) words: greedy, sample, ...
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What an algorithm returns: the value to differentiate, and what to log of it."""
+
+    value: Tensor  # ()
+    metrics: dict[str, Tensor] = field(default_factory=dict)  # each (), detached, a mean over the batch
+
+
+class SequenceModel(nn.Module):
+    """The contract of every generator (Eqs. 1-2). Six methods; algorithms and searches use nothing else.
+
+    h_{t+1} = phi(w_t, h_t, c_t),   w_{t+1} ~ softmax(o_{t+1})
+
+    Contexts and states are nested tuples of tensors with the batch first, so that a search can reorder them.
+    """
+
+    @abstractmethod
+    def encode(self, source: Tensor) -> Context:
+        """What the model knows before the first word."""
+
+    @abstractmethod
+    def start(self, context: Context) -> State:
+        """h_1."""
+
+    @abstractmethod
+    def embed(self, words: Tensor) -> Tensor:
+        """1(w) through M_i.  (...,) -> (..., E)"""
+
+    @abstractmethod
+    def step(self, x: Tensor, state: State, context: Context) -> tuple[Tensor, State]:
+        """Eq. 1 for one word.  x is an *embedding*, (B, E), so that E2E may feed a mixture.  -> h (B, H), state"""
+
+    @abstractmethod
+    def logits(self, h: Tensor) -> Tensor:
+        """o = M_o h, the scores before the softmax.  (..., H) -> (..., V)"""
+
+    @abstractmethod
+    def unroll(self, words: Tensor, context: Context) -> Tensor:
+        """Feed a whole input sequence from the start state.  (B, T) -> h (B, T, H), equal to T steps"""
+
+
+Generate = Callable[[SequenceModel, Context, Tensor, Tensor, Choose], Tensor]  # see decoding.generate
