@@ -24,6 +24,10 @@ class RunError(SeqmixerError):
     """A run folder is missing, damaged, or belongs to another config."""
 
 
+class Interrupted(SeqmixerError):
+    """A run was stopped and saved. The command line exits with 130."""
+
+
 def unknown(kind: str, got: object, choices: Iterable[str]) -> ConfigError:
     """Build the error for a name that is not among `choices`."""
     names = sorted(choices)

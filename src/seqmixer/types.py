@@ -4,7 +4,7 @@ Shape letters, used in every file: B batch, T target length, N source length, V 
 R references, L reference length, D image feature, K hypotheses.
 """
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,7 +15,7 @@ PAD, BOS, EOS, UNK = 0, 1, 2, 3  # the first four ids of every vocabulary; BOS i
 
 Context = Any  # what `encode` returns: nested tuples of tensors, batch first
 State = Any  # what `step` carries: nested tuples of tensors, batch first
-Meta = Mapping[str, Any]  # of one sentence: "source" and "references" as text, and any further column
+Meta = Mapping[str, Any]  # of one sentence: "source" (str) and "references" (list of str), and any further column
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Loss:
     metrics: dict[str, Tensor] = field(default_factory=dict)  # each (), detached, a mean over the batch
 
 
-class SequenceModel(nn.Module):
+class SequenceModel(nn.Module, ABC):
     """The contract of every generator (Eqs. 1-2). Six methods; algorithms and searches use nothing else.
 
     h_{t+1} = phi(w_t, h_t, c_t),   w_{t+1} ~ softmax(o_{t+1})
@@ -96,4 +96,4 @@ class SequenceModel(nn.Module):
         """Feed a whole input sequence from the start state.  (B, T) -> h (B, T, H), equal to T steps"""
 
 
-Generate = Callable[[SequenceModel, Context, Tensor, Tensor, Choose], Tensor]  # see decoding.generate
+Generate = Callable[[SequenceModel, Tensor, Tensor, Tensor, Choose], Tensor]  # see decoding.generate

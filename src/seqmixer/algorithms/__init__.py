@@ -1,0 +1,10 @@
+"""How a model learns: (model, batch, epoch) to a loss."""
+
+from seqmixer.algorithms.algorithm import Algorithm, Stage
+from seqmixer.algorithms.dad import Dad
+from seqmixer.algorithms.e2e import E2E
+from seqmixer.algorithms.mixer import Mixer
+from seqmixer.algorithms.reinforce import LinearBaseline, Reinforce, StepBaseline
+from seqmixer.algorithms.xent import Xent
+
+__all__ = ["E2E", "Algorithm", "Dad", "LinearBaseline", "Mixer", "Reinforce", "Stage", "StepBaseline", "Xent"]

@@ -1,0 +1,42 @@
+"""Data as Demonstrator, DAD (Sec. 3.1.2), also known as scheduled sampling."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from seqmixer.algorithms.algorithm import Algorithm, Stage
+from seqmixer.algorithms.xent import reference_loss
+from seqmixer.decoding import generate, sample
+from seqmixer.schedules import at
+from seqmixer.types import EOS, Batch, Choose, Generate, Loss, SequenceModel
+
+
+class Dad(Algorithm):
+    """XENT whose input is, by a coin per step, the reference word or the model's own; the target never changes.
+
+    Gradients do not pass through the chosen words. The model's EOS is never fed: the reference goes on, and so must the
+    sentence that is fed (the paper does not say; docs/deviations.md).
+    """
+
+    def __init__(self, truth: Sequence[float], choose: Choose = sample, generate: Generate = generate) -> None:
+        super().__init__(generate=generate)
+        self.truth = truth  # by epoch: the probability of feeding the reference word
+        self.choose = choose
+
+    def forward(self, model: SequenceModel, batch: Batch, epoch: int) -> Loss:
+        p = at(self.truth, epoch)
+        fed = batch.target
+        if p < 1:
+            keep = torch.rand(fed.shape, device=fed.device) < p  # (B, T)
+            fed = self.generate(model, batch.source, batch.target, keep, self.word)
+        loss = reference_loss(model, batch, inputs=fed)
+        return Loss(loss.value, {**loss.metrics, "truth": loss.value.new_tensor(p)})
+
+    def word(self, logits: Tensor) -> Tensor:
+        """The model's own choice among words, without EOS.  (B, V) -> (B,)"""
+        end = torch.arange(logits.shape[-1], device=logits.device) == EOS
+        return self.choose(logits.masked_fill(end, -torch.inf))
+
+    def stage(self, epoch: int) -> Stage:
+        return Stage("XENT" if at(self.truth, epoch) == 1 else "DAD, the model's own words fed more and more", False)

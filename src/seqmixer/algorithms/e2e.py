@@ -1,0 +1,46 @@
+"""End-to-end back-propagation, E2E (Sec. 3.1.3): feed the k best words at once and differentiate through them."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from seqmixer.algorithms.algorithm import Algorithm, Stage
+from seqmixer.algorithms.xent import word_loss
+from seqmixer.decoding import shift
+from seqmixer.schedules import at
+from seqmixer.types import Batch, Loss, SequenceModel
+
+
+class E2E(Algorithm):
+    """The reference is fed for the first s steps, then the mixture of Eq. 8; the loss is XENT at every step."""
+
+    def __init__(self, forced: Sequence[int], k: int) -> None:
+        super().__init__()
+        self.forced = forced  # by epoch: s, the number of reference words fed
+        self.k = k
+
+    def forward(self, model: SequenceModel, batch: Batch, epoch: int) -> Loss:
+        s = at(self.forced, epoch)
+        context = model.encode(batch.source)
+        state = model.start(context)
+        given = model.embed(shift(batch.target))  # (B, T, E)
+        x, logits = given[:, 0], []
+        for t in range(batch.target.shape[1]):
+            if 0 < t < s:
+                x = given[:, t]
+            h, state = model.step(x, state, context)
+            logits.append(model.logits(h))
+            if t + 1 >= s:
+                x = mixture(model, logits[-1], self.k)
+        return word_loss(torch.stack(logits, 1), batch)
+
+    def stage(self, epoch: int) -> Stage:
+        return Stage(f"E2E, reference fed for s = {at(self.forced, epoch)} steps, then {self.k}-max", sampled=False)
+
+
+def mixture(model: SequenceModel, logits: Tensor, k: int) -> Tensor:
+    """Eq. 8:  {i_j, v_j} = k-max p_theta(w);  x = sum_j v_j M_i 1(i_j), the v summing to one.  (B, V) -> (B, E)"""
+    top, i = logits.topk(min(k, logits.shape[-1]), -1)  # (B, k)
+    v = top.softmax(-1)  # the k largest probabilities, re-normalised, are the softmax of the k largest scores
+    return (v.unsqueeze(-1) * model.embed(i)).sum(1)  # (B, k, 1) x (B, k, E) -> (B, E)

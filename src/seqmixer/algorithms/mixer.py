@@ -1,0 +1,66 @@
+"""Mixed Incremental Cross-Entropy Reinforce, MIXER (Sec. 3.2.2, Algorithm 1)."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+
+from seqmixer.algorithms.algorithm import Algorithm, Stage
+from seqmixer.algorithms.measures import measures
+from seqmixer.algorithms.xent import reference_loss
+from seqmixer.decoding import generate, sample, shift
+from seqmixer.losses import baseline_error, cross_entropy, policy_gradient
+from seqmixer.schedules import at
+from seqmixer.types import PAD, Batch, Generate, Loss, Reward, Rollout, SequenceModel
+
+
+class Mixer(Algorithm):
+    """XENT on the first s words, REINFORCE on the rest; s falls from T, where all is XENT, by Delta at each stage."""
+
+    def __init__(
+        self,
+        reward: Reward,
+        baseline: nn.Module,
+        length: int,
+        forced: Sequence[int],
+        *,
+        xent_weight: float = 0.5,
+        reinforce_weight: float = 0.5,
+        overlap: bool = False,
+        generate: Generate = generate,
+    ) -> None:
+        super().__init__(reward, generate)
+        self.baseline = baseline
+        self.length = length  # T
+        self.forced = forced  # by epoch: s
+        self.xent_weight = xent_weight  # in the mixed stages; pure XENT has weight 1, as released
+        self.reinforce_weight = reinforce_weight
+        self.overlap = overlap  # as released: word s is sampled, and trained by both losses
+
+    def forward(self, model: SequenceModel, batch: Batch, epoch: int) -> Loss:
+        assert self.reward is not None
+        s = at(self.forced, epoch)
+        if s >= self.length:
+            return reference_loss(model, batch, inputs=batch.target)
+        start = max(s - 1, 0) if self.overlap else s  # the first word the model writes
+        steps = torch.arange(self.length, device=batch.target.device)  # (T,)
+        given = (steps < start).expand_as(batch.target)  # (B, T)
+        words = self.generate(model, batch.source, batch.target, given, sample)  # w_1..w_s w^g_{s+1}..w^g_T: (B, T)
+        free = ~given & (words != PAD)  # (B, T) true on the REINFORCE part
+
+        h = model.unroll(shift(words), model.encode(batch.source))  # (B, T, H)
+        o = model.logits(h)  # (B, T, V)
+        r = self.reward(Rollout(words, batch.references, start, batch.source, batch.meta))  # (B,)
+        r_bar = self.baseline(h)  # (B, T)
+
+        xent = cross_entropy(o, batch.target, (steps < s) & batch.mask)
+        reinforce = policy_gradient(o, words, r.unsqueeze(-1) - r_bar, free)
+        mixed = self.xent_weight * xent + self.reinforce_weight * reinforce
+        value = (mixed + baseline_error(r_bar, r, free)) / len(batch)
+        return Loss(value, measures(o, words, free, r, r_bar, batch))
+
+    def stage(self, epoch: int) -> Stage:
+        s = at(self.forced, epoch)
+        if s >= self.length:
+            return Stage("XENT", sampled=False)
+        return Stage(f"MIXER, XENT on the first s = {s} words, REINFORCE on the rest", sampled=True)

@@ -1,0 +1,83 @@
+"""Batched beam search (Algorithm 2) over the same six methods, in tensor operations only."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from seqmixer.decoding.generate import deployed
+from seqmixer.types import BOS, EOS, PAD, SequenceModel
+
+
+@dataclass(frozen=True)
+class Hypotheses:
+    """What a search found, best first. Places for which there was no sentence have log_prob = -inf."""
+
+    words: Tensor  # (B, K, T)
+    log_prob: Tensor  # (B, K) of the whole sentence, never normalised
+
+
+@torch.no_grad()
+def beam_search(
+    model: SequenceModel, source: Tensor, length: int, beam: int, length_penalty: float = 0.0
+) -> Hypotheses:
+    """Algorithm 2: the `beam` most likely sentences among those reached through the `beam` best prefixes of each step.
+
+    A finished sentence leaves the beam and is kept; its place goes to another prefix. It counts as finished when its
+    EOS is among the `beam` best continuations of its step, so that a beam of 1 is greedy search. Sentences are ranked
+    by log p / |w|^length_penalty: 0 ranks by probability, 1 by the mean log-probability of a word.
+    """
+    B, K, T = len(source), beam, length
+    with deployed(model):
+        context = repeat(model.encode(source), K)  # (B*K, ...)
+        state = model.start(context)
+        word = torch.full((B * K,), BOS, device=source.device)
+        log_p = torch.full((B, K), -torch.inf, device=source.device)
+        log_p[:, 0] = 0  # one prefix to begin with: the empty one
+        words = torch.full((B, K, T), PAD, device=source.device)
+        done = Hypotheses(words.clone(), torch.full_like(log_p, -torch.inf))
+        row = torch.arange(B, device=source.device).unsqueeze(-1) * K  # (B, 1) where a sentence's prefixes begin
+
+        for t in range(T):
+            h, state = model.step(model.embed(word), state, context)
+            next_log_p = model.logits(h).float().log_softmax(-1).view(B, K, -1)  # (B, K, V)
+            V = next_log_p.shape[-1]
+            # At most K of the candidates end in EOS, so 2K hold K that go on.
+            best, index = (log_p.unsqueeze(-1) + next_log_p).view(B, K * V).topk(2 * K)  # (B, 2K)
+            prefix, chosen = index // V, index % V
+            candidates = words.gather(1, prefix.unsqueeze(-1).expand(-1, -1, T)).clone()  # (B, 2K, T)
+            candidates[:, :, t] = chosen
+
+            ends = chosen == EOS
+            ending = best[:, :K].masked_fill(~ends[:, :K], -torch.inf)
+            done = top(done, Hypotheses(candidates[:, :K], ending), length_penalty)
+
+            log_p, going = best.masked_fill(ends, -torch.inf).topk(K)  # (B, K)
+            words = candidates.gather(1, going.unsqueeze(-1).expand(-1, -1, T))
+            state = select(state, (row + prefix.gather(1, going)).flatten())
+            word = words[:, :, t].flatten()
+    return top(done, Hypotheses(words, log_p), length_penalty)
+
+
+def top(a: Hypotheses, b: Hypotheses, length_penalty: float) -> Hypotheses:
+    """The best K of two lists of K."""
+    words = torch.cat([a.words, b.words], 1)  # (B, 2K, T)
+    log_prob = torch.cat([a.log_prob, b.log_prob], 1)  # (B, 2K)
+    long = (words != PAD).sum(-1).clamp(min=1)
+    order = (log_prob / long**length_penalty).topk(a.log_prob.shape[1]).indices  # (B, K)
+    return Hypotheses(words.gather(1, order.unsqueeze(-1).expand(-1, -1, words.shape[-1])), log_prob.gather(1, order))
+
+
+def select(tree: Any, rows: Tensor) -> Any:
+    """Rows of every tensor in nested tuples."""
+    return tree[rows] if isinstance(tree, Tensor) else tuple(select(branch, rows) for branch in tree)
+
+
+def repeat(tree: Any, times: int) -> Any:
+    """Every row of every tensor in nested tuples, `times` in a row."""
+    return (
+        tree.repeat_interleave(times, 0)
+        if isinstance(tree, Tensor)
+        else tuple(repeat(branch, times) for branch in tree)
+    )

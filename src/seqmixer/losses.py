@@ -1,0 +1,50 @@
+"""The losses of the paper as pure functions, one per equation. Each returns a sum; the algorithm divides once."""
+
+import torch
+from torch import Tensor
+
+
+def log_prob(logits: Tensor, words: Tensor) -> Tensor:
+    """log p_theta(w_t | ...), Eq. 5.  (B, T, V), (B, T) -> (B, T)"""
+    return logits.log_softmax(-1).gather(-1, words.unsqueeze(-1)).squeeze(-1)
+
+
+def cross_entropy(logits: Tensor, words: Tensor, mask: Tensor) -> Tensor:
+    """XENT, Eq. 6:  L = - sum_t log p(w_t | w_1, ..., w_{t-1}), over the steps where `mask` is true.
+
+    Args:
+        logits: (B, T, V) o_t, with gradient.
+        words: (B, T) w, the reference.
+        mask: (B, T) true on the steps that count.
+    """
+    return -(log_prob(logits, words) * mask).sum()
+
+
+def policy_gradient(logits: Tensor, words: Tensor, advantage: Tensor, mask: Tensor) -> Tensor:
+    """REINFORCE, Eqs. 9-11: a surrogate whose gradient is the single-sample estimator of Eq. 11.
+
+    dL/do_t = (r - rbar_{t+1}) * (p_theta(w_{t+1} | w^g_t, h_{t+1}, c_t) - 1(w^g_{t+1}))
+
+    Args:
+        logits: (B, T, V) o_t, with gradient.
+        words: (B, T) w^g, sampled from these logits.
+        advantage: (B, T) r - rbar_t; treated as a constant.
+        mask: (B, T) true on the steps that the model wrote, up to and including EOS.
+    """
+    return -(log_prob(logits, words) * advantage.detach() * mask).sum()
+
+
+def baseline_error(r_bar: Tensor, r: Tensor, mask: Tensor) -> Tensor:
+    """||rbar_t - r||^2 (Sec. 3.2.1), what the linear regressor is trained by.  (B, T), (B,), (B, T) -> ()"""
+    return ((r_bar - r.detach().unsqueeze(-1)).square() * mask).sum()
+
+
+def entropy(logits: Tensor) -> Tensor:
+    """H(p_theta) in nats: how many words the model hesitates about, as a logarithm.  (..., V) -> (...)"""
+    log_p = logits.log_softmax(-1)
+    return -(log_p.exp() * log_p).sum(-1)
+
+
+def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
+    """Mean of `values` where `mask` is true, 0 where it nowhere is: no question to the device, no NaN."""
+    return torch.where(mask, values, 0).sum() / mask.sum().clamp(min=1)

@@ -1,0 +1,151 @@
+"""Recurrent generators: Elman RNN (Eqs. 3-5), LSTM and GRU, in the paper's reading or the released one."""
+
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor, nn
+
+from seqmixer.models.encoders import Encoder
+from seqmixer.types import BOS, PAD, Context, SequenceModel, State
+
+NEVER = -1e4  # a logit of probability 0 in every float type, without the NaN that -inf brings to entropies
+
+
+class Cell(nn.Module, ABC):
+    """One layer of recurrence. A state is a tuple of (B, H) tensors, h first."""
+
+    parts: int  # how many tensors a state has
+
+    @abstractmethod
+    def forward(self, x: Tensor, c: Tensor | None, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """(B, H), (B, H), state of step t -> state of step t + 1"""
+
+
+class ElmanCell(Cell):
+    """Eq. 3:  h_{t+1} = sigmoid(M_i 1(w_t) + M_h h_t + M_c c_t), with x = M_i 1(w_t)."""
+
+    parts = 1
+
+    def __init__(self, hidden: int, attentive: bool) -> None:
+        super().__init__()
+        self.M_h = nn.Linear(hidden, hidden)
+        self.M_c = nn.Linear(hidden, hidden, bias=False) if attentive else None
+
+    def forward(self, x: Tensor, c: Tensor | None, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        (h,) = state
+        total = x + self.M_h(h)
+        if self.M_c is not None:
+            total = total + self.M_c(c)
+        return (torch.sigmoid(total),)
+
+
+class LSTMCell(Cell):
+    """Long short-term memory; the context enters every gate beside the word."""
+
+    parts = 2
+
+    def __init__(self, hidden: int, attentive: bool) -> None:
+        super().__init__()
+        self.cell = nn.LSTMCell(2 * hidden if attentive else hidden, hidden)
+
+    def forward(self, x: Tensor, c: Tensor | None, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        return self.cell(beside(x, c), state)  # h, cell
+
+
+class GRUCell(Cell):
+    """Gated recurrent unit; the context enters every gate beside the word."""
+
+    parts = 1
+
+    def __init__(self, hidden: int, attentive: bool) -> None:
+        super().__init__()
+        self.cell = nn.GRUCell(2 * hidden if attentive else hidden, hidden)
+
+    def forward(self, x: Tensor, c: Tensor | None, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        return (self.cell(beside(x, c), state[0]),)
+
+
+def beside(x: Tensor, c: Tensor | None) -> Tensor:
+    return x if c is None else torch.cat([x, c], -1)  # (B, 2H)
+
+
+class Recurrent(SequenceModel):
+    """A recurrent generator: `layers` cells over an encoder. The context enters the first layer.
+
+    The paper's reading: the query of the attention is h_t, the output reads h_{t+1} (Eq. 4).
+    The released network (`released=True`): the query is x + W_h h_t + W_m cell_t, and the output reads
+    [h_{t+1}; sigmoid(W_c c_t)]. Without an attentive encoder the two are the same.
+    """
+
+    def __init__(
+        self,
+        cell: type[ElmanCell] | type[LSTMCell] | type[GRUCell],
+        encoder: Encoder,
+        vocab_size: int,
+        hidden: int,
+        *,
+        layers: int = 1,
+        dropout: float = 0.0,
+        released: bool = False,
+    ) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.hidden = hidden
+        self.parts = cell.parts
+        self.M_i = nn.Embedding(vocab_size, hidden)
+        self.cells = nn.ModuleList([cell(hidden, encoder.attentive and layer == 0) for layer in range(layers)])
+        self.released = released and encoder.attentive
+        if self.released:
+            self.query = nn.Linear(cell.parts * hidden, hidden, bias=False)  # [W_h W_m]
+            self.output = nn.Linear(hidden, hidden)  # W_c
+        self.features = 2 * hidden if self.released else hidden  # the size of what `step` returns as h
+        self.M_o = nn.Linear(self.features, vocab_size)
+        self.dropout = nn.Dropout(dropout)
+        never = torch.zeros(vocab_size)
+        never[[PAD, BOS]] = NEVER  # they stand around a sentence, never in it
+        self.register_buffer("never", never, persistent=False)
+
+    def encode(self, source: Tensor) -> Context:
+        return self.encoder(source)
+
+    def start(self, context: Context) -> State:
+        zero = context[0].new_zeros(len(context[0]), self.hidden)  # h_1: (B, H)
+        state = tuple((zero,) * self.parts for _ in self.cells)
+        first = self.encoder.first_word(context)
+        return state if first is None else self.step(first, state, context)[1]
+
+    def embed(self, words: Tensor) -> Tensor:
+        return self.M_i(words)
+
+    def step(self, x: Tensor, state: State, context: Context) -> tuple[Tensor, State]:
+        top = state[-1]
+        query = x + self.query(torch.cat(top, -1)) if self.released else top[0]
+        c = self.encoder.attend(query, context)  # c_t: (B, H)
+        new: list[tuple[Tensor, ...]] = []
+        h, context_vector = x, c
+        for cell, old in zip(self.cells, state, strict=True):
+            new.append(cell(self.dropout(h), context_vector, old))
+            h, context_vector = new[-1][0], None  # h_{t+1}: (B, H)
+        if self.released:
+            h = torch.cat([h, torch.sigmoid(self.output(c))], -1)  # (B, 2H)
+        return h, tuple(new)
+
+    def logits(self, h: Tensor) -> Tensor:
+        return self.M_o(self.dropout(h)) + self.never  # Eq. 4: (..., H) -> (..., V)
+
+    def unroll(self, words: Tensor, context: Context) -> Tensor:
+        state = self.start(context)
+        features = []
+        for x in self.embed(words).unbind(1):
+            h, state = self.step(x, state, context)
+            features.append(h)
+        return torch.stack(features, 1)  # (B, T, H)
+
+
+def initialise(model: nn.Module, std: float) -> None:
+    """The released initialisation: weights from N(0, std), biases 0."""
+    for name, parameter in model.named_parameters():
+        if "bias" in name:
+            nn.init.zeros_(parameter)
+        else:
+            nn.init.normal_(parameter, std=std)
