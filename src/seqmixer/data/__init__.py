@@ -1,0 +1,30 @@
+"""Data: files or built-in tasks in, batches out."""
+
+from seqmixer.data.batching import batch_count, batches
+from seqmixer.data.captions import Captioned, captions_task, read_captions, read_features
+from seqmixer.data.cropping import coverage, length_covering
+from seqmixer.data.task import Split, Task
+from seqmixer.data.text import Pairs, Vocabs, build_vocabs, encode_split, read_lines, read_pairs, text_task
+from seqmixer.data.vocab import Vocab, VocabLimits
+
+__all__ = [
+    "Captioned",
+    "Pairs",
+    "Split",
+    "Task",
+    "Vocab",
+    "VocabLimits",
+    "Vocabs",
+    "batch_count",
+    "batches",
+    "build_vocabs",
+    "captions_task",
+    "coverage",
+    "encode_split",
+    "length_covering",
+    "read_captions",
+    "read_features",
+    "read_lines",
+    "read_pairs",
+    "text_task",
+]

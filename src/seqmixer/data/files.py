@@ -1,0 +1,45 @@
+"""Reading text files, plain or .gz, with errors that name the file and the line."""
+
+import codecs
+import gzip
+import zlib
+from pathlib import Path
+
+from seqmixer.errors import DataError
+
+
+def read_utf8(path: Path) -> str:
+    """The text of a file, unpacked where its name ends in .gz. A byte order mark is no part of the text."""
+    content = read_bytes(path).removeprefix(codecs.BOM_UTF8)
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        column = error.start - content.rfind(
+            b"\n", 0, error.start
+        )  # rfind gives -1 on the first line, so this is 1-based
+        raise DataError(
+            f"{path}:{line}: not UTF-8 (byte 0x{content[error.start]:02x} at column {column}); "
+            "convert the file, for example with iconv"
+        ) from None
+
+
+def read_bytes(path: Path) -> bytes:
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file") from None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
+    if path.suffix != ".gz":
+        return content
+    try:
+        return gzip.decompress(content)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise DataError(f"{path}: damaged gzip file ({error}); fetch or pack it again") from None
+
+
+def split_lines(text: str) -> list[str]:
+    """Lines end in LF or CRLF and nothing else: U+2028 and its like inside a sentence must not shift parallel files."""
+    lines = text.removesuffix("\n").split("\n") if text else []
+    return [line.removesuffix("\r") for line in lines]

@@ -1,0 +1,114 @@
+"""Parallel text: one source file and one or more reference files, aligned line by line; or text with no source."""
+
+from collections.abc import Sequence
+from itertools import chain
+from pathlib import Path
+
+from seqmixer.data.cropping import length_covering
+from seqmixer.data.files import read_utf8, split_lines
+from seqmixer.data.task import Split, Task
+from seqmixer.data.vocab import Vocab, VocabLimits
+from seqmixer.errors import DataError
+
+Pairs = tuple[Sequence[str] | None, Sequence[Sequence[str]]]  # n sources, or None; the references of each
+Vocabs = tuple[Vocab | None, Vocab]  # of the source, None where there is no text; of the target
+
+EVERY_WORD = VocabLimits()
+
+
+def read_lines(path: Path, max_words: int, allow_empty: bool = False) -> list[str]:
+    """The sentences of a UTF-8 file, plain or .gz, none longer than `max_words` words."""
+    lines = split_lines(read_utf8(path))
+    if not lines:
+        raise DataError(f"{path}: no sentences; the file is empty")
+    for number, line in enumerate(lines, 1):
+        words = len(line.split())
+        if words == 0 and not allow_empty:
+            raise DataError(f"{path}:{number}: empty line; drop the pair or set data.skip_empty = true")
+        if words > max_words:
+            raise DataError(
+                f"{path}:{number}: {words} words, more than data.max_words = {max_words}; "
+                "shorten or drop the line, or raise the setting"
+            )
+    return lines
+
+
+def read_pairs(source: Path | None, references: Sequence[Path], skip_empty: bool, max_words: int) -> Pairs:
+    """The aligned sentences of a source file and its reference files. With `skip_empty`, only those with no empty side.
+
+    Source None: text to model by itself, with nothing given.
+    """
+    paths = [*([] if source is None else [source]), *references]
+    columns = [read_lines(path, max_words, allow_empty=skip_empty) for path in paths]
+    for path, column in zip(paths[1:], columns[1:], strict=True):
+        if len(column) != len(columns[0]):
+            raise DataError(
+                f"{paths[0]} has {len(columns[0])} lines but {path} has {len(column)}; parallel files need equal counts"
+            )
+    rows = [row for row in zip(*columns, strict=True) if all(line.strip() for line in row)]
+    if source is None:
+        return None, [list(row) for row in rows]
+    return [row[0] for row in rows], [list(row[1:]) for row in rows]
+
+
+def encode_split(
+    sources: Sequence[str] | None,
+    references: Sequence[Sequence[str]],
+    source_vocab: Vocab | None,
+    target_vocab: Vocab,
+) -> Split:
+    """Words to ids. With nothing given (sources and source_vocab None) every source is the empty list, without EOS."""
+    if sources is not None and source_vocab is None:
+        raise DataError(
+            "there is source text but no source vocabulary; the vocabularies belong to another kind of task"
+        )
+    if sources is None and source_vocab is not None:
+        raise DataError(
+            "there is a source vocabulary but no source text; the vocabularies belong to another kind of task"
+        )
+    if sources is None or source_vocab is None:
+        texts: Sequence[str] = [""] * len(references)
+        ids: list[list[int]] = [[] for _ in references]
+    else:
+        texts = sources
+        ids = [source_vocab.encode(text) for text in sources]
+    return Split(
+        sources=ids,
+        references=[[target_vocab.encode(text) for text in group] for group in references],
+        meta=[{"source": text, "references": list(group)} for text, group in zip(texts, references, strict=True)],
+    )
+
+
+def text_task(
+    name: str,
+    train: Pairs,
+    valid: Pairs,
+    test: Pairs,
+    *,
+    length: int | None,
+    source_limits: VocabLimits = EVERY_WORD,
+    target_limits: VocabLimits = EVERY_WORD,
+    vocabs: Vocabs | None = None,
+) -> Task:
+    """Vocabularies of the training text (or `vocabs`, those of a saved run), and the three splits encoded with them.
+
+    `length` is T; None takes the smallest that holds 95 % of the training references.
+    """
+    for split, (_, references) in (("train", train), ("valid", valid), ("test", test)):
+        if not references:
+            raise DataError(f"{name}: the {split} split is empty")
+    source_vocab, target_vocab = vocabs or build_vocabs(train, source_limits, target_limits)
+    train_split, valid_split, test_split = (
+        encode_split(*pairs, source_vocab, target_vocab) for pairs in (train, valid, test)
+    )
+    chosen = length_covering(train_split) if length is None else length
+    return Task(name, train_split, valid_split, test_split, source_vocab, target_vocab, chosen)
+
+
+def build_vocabs(train: Pairs, source_limits: VocabLimits, target_limits: VocabLimits) -> Vocabs:
+    """Separate vocabularies of the sources and of all references; None for sources that are not there."""
+    sources, references = train
+    target_vocab = Vocab.build(chain.from_iterable(references), target_limits.min_count, target_limits.max_size)
+    if sources is None:
+        return None, target_vocab
+    return Vocab.build(sources, source_limits.min_count, source_limits.max_size), target_vocab

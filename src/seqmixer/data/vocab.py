@@ -1,0 +1,99 @@
+"""Vocabularies: words to ids and back, kept as a text file with one word a line."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from seqmixer.data.files import read_utf8, split_lines
+from seqmixer.errors import DataError
+from seqmixer.types import BOS, EOS, PAD, UNK
+
+SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")  # in the order of PAD, BOS, EOS, UNK
+
+
+@dataclass(frozen=True)
+class VocabLimits:
+    """Which words of the training text a vocabulary keeps; the rest is read as UNK."""
+
+    min_count: int = 1  # a word is kept if it is there at least this often
+    max_size: int | None = None  # and among this many most frequent words, the specials not counted
+
+
+@dataclass(frozen=True)
+class Vocab:
+    """The words a model knows. A word's id is its place in `words`; words are what white space separates.
+
+    >>> vocab = Vocab.build(["the cat saw the dog"])
+    >>> vocab.words
+    ('<pad>', '<s>', '</s>', '<unk>', 'the', 'cat', 'dog', 'saw')
+    >>> vocab.encode("the dog ran")
+    [4, 6, 3, 2]
+    >>> vocab.decode([4, 6, 3, 2])
+    'the dog <unk>'
+    """
+
+    words: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if self.words[: len(SPECIALS)] != SPECIALS:
+            raise DataError(f"a vocabulary starts with {', '.join(SPECIALS)}; got {', '.join(self.words[:4])}")
+
+    @classmethod
+    def build(cls, sentences: Iterable[str], min_count: int = 1, max_size: int | None = None) -> "Vocab":
+        """Count words and keep the most frequent, ties in alphabetical order. See VocabLimits."""
+        counts: Counter[str] = Counter()
+        for sentence in sentences:
+            counts.update(sentence.split())
+        kept = [word for word, count in counts.items() if count >= min_count and word not in SPECIALS]
+        kept.sort(key=lambda word: (-counts[word], word))
+        return cls(SPECIALS + tuple(kept[:max_size]))
+
+    @classmethod
+    def load(cls, path: Path) -> "Vocab":
+        """Read what `save` wrote."""
+        lines = split_lines(read_utf8(path))
+        for i, special in enumerate(SPECIALS):
+            got = repr(lines[i]) if i < len(lines) else "the end of the file"
+            if got != repr(special):
+                raise DataError(
+                    f"{path}:{i + 1}: expected {special!r}, got {got}; "
+                    f"a vocabulary file starts with {', '.join(SPECIALS)}, one a line"
+                )
+        first: dict[str, int] = {}
+        for number, word in enumerate(lines, 1):
+            if not word:
+                raise DataError(f"{path}:{number}: empty line; a vocabulary file has one word a line")
+            if word.split() != [word]:
+                raise DataError(f"{path}:{number}: white space in {word!r}; a vocabulary file has one word a line")
+            if word in first:
+                raise DataError(f"{path}:{number}: {word!r} again, first on line {first[word]}; drop one of them")
+            first[word] = number
+        return cls(tuple(lines))
+
+    def save(self, path: Path) -> None:
+        path.write_bytes("".join(f"{word}\n" for word in self.words).encode("utf-8"))
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    @cached_property
+    def ids(self) -> dict[str, int]:
+        """The id of a word met in text. "<pad>", "<s>" and "</s>" there are no padding or ends: they are unknown."""
+        return {word: max(i, UNK) for i, word in enumerate(self.words)}
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a sentence, EOS at the end."""
+        ids = self.ids
+        return [*[ids.get(word, UNK) for word in text.split()], EOS]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The sentence up to the first EOS or PAD, without BOS."""
+        words = []
+        for i in ids:
+            if i in (EOS, PAD):
+                break
+            if i != BOS:
+                words.append(self.words[i])
+        return " ".join(words)
