@@ -1,0 +1,100 @@
+"""The counting that all n-gram scores share, batched and exact, on whatever device the words are.
+
+Rewards and reported scores are both made of these counts, so they cannot drift apart. The rules, as released by the
+authors: nothing from the first EOS or PAD on is counted; an n-gram with UNK never matches; and of a sequence whose
+first `start` words were given, only n-grams that touch the rest count, in the hypothesis and in the reference alike.
+
+Everything has a fixed shape and asks the device no question, so that a CUDA graph can hold it.
+"""
+
+import torch
+from torch import Tensor
+
+from seqmixer.types import EOS, PAD, UNK
+
+
+def inside(words: Tensor) -> Tensor:
+    """True before the first EOS or PAD.  (..., T) -> (..., T)"""
+    ended = (words == EOS) | (words == PAD)
+    return ended.cumsum(-1) == 0
+
+
+def lengths(words: Tensor) -> Tensor:
+    """How many words stand before EOS, or before the sequence was cropped.  (..., T) -> (...)"""
+    return inside(words).sum(-1)
+
+
+def missing(references: Tensor) -> Tensor:
+    """Which references only fill the tensor: all PAD. One that is just EOS is there, and empty.  (..., L) -> (...)"""
+    return (references == PAD).all(-1)
+
+
+def closest_length(words: Tensor, references: Tensor) -> Tensor:
+    """Length of the reference nearest in length to the hypothesis, the shorter of two.  (B, T), (B, R, L) -> (B,)"""
+    hypothesis, reference = lengths(words).unsqueeze(-1), lengths(references)  # (B, 1), (B, R)
+    distance = 2 * (reference - hypothesis).abs() + (reference > hypothesis)  # (B, R) odd when longer: loses a tie
+    nearest = distance.masked_fill(missing(references), torch.iinfo(distance.dtype).max).argmin(-1, keepdim=True)
+    return reference.gather(-1, nearest).squeeze(-1)
+
+
+def total(words: Tensor, n: int, start: int = 0) -> Tensor:
+    """How many n-grams touch the part from `start` on, UNK or not.  (..., T) -> (...)"""
+    return (lengths(words) - n + 1 - _untouching(n, start)).clamp(min=0)
+
+
+def total_known(words: Tensor, n: int, start: int = 0) -> Tensor:
+    """How many n-grams without UNK touch the part from `start` on.  (..., T) -> (...)"""
+    word = _known(words)
+    gram = word
+    for k in range(1, n):
+        gram = gram[..., :-1] & word[..., k:]  # (..., T - k)
+    return gram[..., _untouching(n, start) :].sum(-1)
+
+
+def matched(words: Tensor, references: Tensor, order: int, start: int = 0) -> list[Tensor]:
+    """Which n-grams of the hypothesis each reference pays for, for n = 1..order, clipped.
+
+    A gram that stands r times in a reference is paid for its first r occurrences in the hypothesis. The clipped count
+    of one reference is therefore `.sum(-1)`, and the count clipped by the maximum over references `.any(1).sum(-1)`.
+
+    Args:
+        words: (B, T) hypotheses.
+        references: (B, R, L).
+        order: the longest n.
+        start: n-grams that lie wholly before this position do not count.
+
+    Returns:
+        order tensors, the n-th (B, R, G): true where the gram is paid; G <= T - n + 1 grams touch the part that counts.
+    """
+    own = _runs(_same(words, words), order)
+    other = _runs(_same(words.unsqueeze(1), references), order)
+    paid = []
+    for n in range(1, order + 1):
+        i = _untouching(n, start)
+        earlier = own[n - 1][:, i:, i:].tril(-1).sum(-1)  # (B, G) times the gram stood before
+        found = other[n - 1][:, :, i:, i:].sum(-1)  # (B, R, G) times it stands in the reference; 0 with UNK
+        paid.append(earlier.unsqueeze(1) < found)
+    return paid
+
+
+def _untouching(n: int, start: int) -> int:
+    """How many n-grams end before position `start`: the one at i covers i..i+n-1."""
+    return max(start - n + 1, 0)
+
+
+def _known(words: Tensor) -> Tensor:
+    return inside(words) & (words != UNK)
+
+
+def _same(a: Tensor, b: Tensor) -> Tensor:
+    """Where word i of `a` is word j of `b`, and both count.  (..., T), (..., L) -> (..., T, L)"""
+    both = _known(a).unsqueeze(-1) & inside(b).unsqueeze(-2)
+    return (a.unsqueeze(-1) == b.unsqueeze(-2)) & both
+
+
+def _runs(same: Tensor, order: int) -> list[Tensor]:
+    """An n-gram match is n word matches down a diagonal.  (..., T, L) -> order tensors (..., T - n + 1, L - n + 1)"""
+    runs = [same]
+    for k in range(1, order):
+        runs.append(runs[-1][..., :-1, :-1] & same[..., k:, k:])
+    return runs

@@ -1,0 +1,260 @@
+import re
+import sys
+
+import pytest
+import torch
+
+from seqmixer.errors import ConfigError, RewardError
+from seqmixer.rewards import checked, from_path, on_text, on_words
+from seqmixer.types import EOS, PAD, UNK, Rollout
+
+NAMES = ["<pad>", "<s>", "</s>", "<unk>", "the", "cat", "sat"]
+
+
+def decode(ids):
+    return " ".join(NAMES[i] for i in ids)
+
+
+def rollout():
+    words = torch.tensor([[4, 5, 6], [5, EOS, PAD], [EOS, PAD, PAD]])  # the first is cropped, the last empty
+    references = torch.tensor([[[4, 5, EOS], [PAD] * 3], [[5, EOS, PAD], [4, 5, 6]], [[5, EOS, PAD], [EOS, PAD, PAD]]])
+    meta = [
+        {"source": "die Katze", "references": ["the cat"]},
+        {"source": "Katze", "references": ["cat", "the cat sat"]},
+        {"source": "", "references": ["cat", ""]},
+    ]
+    return Rollout(words, references, meta=meta)
+
+
+def message(error, text):
+    return pytest.raises(error, match=f"^{re.escape(text)}$")
+
+
+def best_overlap(hypothesis, references):
+    return max(len(set(hypothesis) & set(r)) / (1 + len(hypothesis) + len(r)) for r in references)
+
+
+def test_text_and_words_give_the_same_reward():
+    def of_text(hypothesis, references):
+        return best_overlap(hypothesis.split(), [r.split() for r in references])
+
+    text, words = on_text(of_text, decode)(rollout()), on_words(best_overlap)(rollout())
+    assert words.tolist() == text.tolist()
+    torch.testing.assert_close(words, torch.tensor([2 / 6, 1 / 3, 0.0]))
+    assert words.dtype == torch.float32
+
+
+def test_a_function_of_words_sees_them_without_eos_and_without_missing_references():
+    seen = []
+    on_words(lambda hypothesis, references: seen.append((hypothesis, references)) or 0.0)(rollout())
+    assert seen == [([4, 5, 6], [[4, 5]]), ([5], [[5], [4, 5, 6]]), ([], [[5], []])]
+
+
+def test_a_function_of_text_sees_the_references_as_they_were_written():
+    seen = []
+    on_text(lambda hypothesis, references: seen.append((hypothesis, references)) or 0.0, decode)(rollout())
+    assert seen == [("the cat sat", ["the cat"]), ("cat", ["cat", "the cat sat"]), ("", ["cat", ""])]
+
+
+def test_a_third_parameter_is_the_source():
+    reward = on_text(lambda hypothesis, references, source: len(source), decode)
+    assert reward(rollout()).tolist() == [9, 5, 0]
+
+
+def test_parameters_with_a_default_keep_it():
+    def scaled(hypothesis, references, scale=2.0, *, offset=1.0):
+        return scale * len(references) + offset
+
+    assert on_text(scaled, decode)(rollout()).tolist() == [3, 5, 5]
+
+
+def one(hypothesis):
+    return 0.0
+
+
+def four(hypothesis: str, references, source, other):
+    return 0.0
+
+
+def keyword(hypothesis, references, *, scale):
+    return 0.0
+
+
+def star(*columns):
+    return 0.0
+
+
+@pytest.mark.parametrize(
+    ("function", "takes"),
+    [
+        (one, "'one' takes (hypothesis)"),
+        (four, "'four' takes (hypothesis, references, source, other)"),
+        (keyword, "'keyword' takes (hypothesis, references, scale)"),
+        (star, "'star' takes (*columns)"),
+    ],
+)
+def test_functions_with_other_parameters_are_refused(function, takes):
+    rest = "; a function used as a reward takes (hypothesis, references)"
+    with message(RewardError, f"reward {takes}{rest} or (hypothesis, references, source)"):
+        on_text(function, decode)
+    with message(RewardError, f"reward {takes}{rest}"):
+        on_words(function)
+
+
+def test_a_function_without_a_signature_is_refused():
+    text = "reward 'type' hides its parameters; wrap it in a function that takes (hypothesis, references)"
+    with message(RewardError, text):
+        on_words(dict)
+
+
+def test_an_exception_names_the_function_and_the_sentence():
+    def ratio(hypothesis, references):
+        return 1 / len(hypothesis)
+
+    with message(RewardError, "reward 'ratio' raised ZeroDivisionError for sequence 2, '': division by zero") as text:
+        on_text(ratio, decode)(rollout())
+    assert isinstance(text.value.__cause__, ZeroDivisionError)
+    with message(RewardError, "reward 'ratio' raised ZeroDivisionError for sequence 2, []: division by zero"):
+        on_words(ratio)(rollout())
+
+
+class Scorer:
+    def __init__(self, value):
+        self.value = value
+
+    def __call__(self, hypothesis, references):
+        return self.value
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"), [(None, "None"), ("good", "'good'"), (float("nan"), "nan"), (float("-inf"), "-inf")]
+)
+def test_what_is_no_finite_number_is_refused_with_its_sentence(value, shown):
+    rest = "; a reward is one finite number"
+    with message(RewardError, f"reward 'Scorer' returned {shown} for sequence 0, 'the cat sat'{rest}"):
+        on_text(Scorer(value), decode)(rollout())
+    with message(RewardError, f"reward 'Scorer' returned {shown} for sequence 0, [4, 5, 6]{rest}"):
+        on_words(Scorer(value))(rollout())
+
+
+def test_text_that_did_not_come_is_asked_for():
+    words = rollout().words
+    reward = on_text(Scorer(0.0), decode)
+    asked = "3 sequences came with the text of 0; give `meta` to the rollout, one row per sequence"
+    with message(RewardError, f"reward 'Scorer' reads text, but {asked}"):
+        reward(Rollout(words, words.unsqueeze(1)))
+    image = Rollout(words[:2], words[:2].unsqueeze(1), meta=[{"source": "", "references": []}, {"image": 7, "id": 3}])
+    with message(
+        RewardError, "reward 'Scorer' reads the column 'references', missing for sequence 1; it has: id, image"
+    ):
+        reward(image)
+    bare = Rollout(words[:1], words[:1].unsqueeze(1), meta=[{"references": ["the"]}])
+    with message(
+        RewardError, "reward '<lambda>' reads the column 'source', missing for sequence 0; it has: references"
+    ):
+        on_text(lambda h, r, s: 0.0, decode)(bare)
+    with message(RewardError, "reward 'Scorer' reads the column 'references', missing for sequence 0; it has: none"):
+        reward(Rollout(words[:1], words[:1].unsqueeze(1), meta=[{}]))
+
+
+def test_checked_passes_on_what_is_right_as_float():
+    reward = checked(lambda rollout: (rollout.words != PAD).sum(-1), "length")
+    result = reward(rollout())
+    assert result.tolist() == [3, 2, 1]
+    assert result.dtype == torch.float32
+
+
+def test_checked_refuses_a_wrong_shape():
+    big = Rollout(torch.full((64, 20), UNK), torch.full((64, 1, 20), UNK))
+    with message(RewardError, "reward 'my_fn' returned shape (64, 20); a reward gives one number per sequence, (64,)"):
+        checked(lambda rollout: rollout.words.float(), "my_fn")(big)
+    with message(RewardError, "reward 'my_fn' returned shape (); a reward gives one number per sequence, (64,)"):
+        checked(lambda rollout: rollout.words.float().mean(), "my_fn")(big)
+    with message(
+        RewardError, "reward 'my_fn' returned a list, not a tensor; a reward gives one number per sequence, (64,)"
+    ):
+        checked(lambda rollout: [0.0] * 64, "my_fn")(big)
+
+
+@pytest.mark.parametrize("value", ["nan", "inf"])
+def test_checked_shows_the_sequence_without_a_finite_reward(value):
+    def bad(rollout):
+        return torch.tensor([1.0, float(value), float(value)])
+
+    rest = "; a reward is one finite number"
+    with message(RewardError, f"reward 'bad' returned {value} for sequence 1, [5]{rest}"):
+        checked(bad, "bad")(rollout())
+    with message(RewardError, f"reward 'bad' returned {value} for sequence 1, 'cat'{rest}"):
+        checked(bad, "bad", decode)(rollout())
+
+
+def test_checked_names_the_reward_that_raised():
+    def broken(rollout):
+        raise KeyError("lexicon")
+
+    with message(RewardError, "reward 'mine' raised KeyError: 'lexicon'") as raised:
+        checked(broken, "mine")(rollout())
+    assert isinstance(raised.value.__cause__, KeyError)
+
+
+def test_checked_leaves_a_message_that_says_enough():
+    with message(RewardError, "reward 'Scorer' returned nan for sequence 0, [4, 5, 6]; a reward is one finite number"):
+        checked(on_words(Scorer(float("nan"))), "outer")(rollout())
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A user's folder; what is imported from it is forgotten afterwards."""
+    monkeypatch.chdir(tmp_path)
+    before = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - before:
+        del sys.modules[name]
+
+
+@pytest.mark.parametrize("path", ["my_reward:score", "my_reward.score"])
+def test_a_path_finds_a_function_in_the_current_folder(folder, path):
+    (folder / "my_reward.py").write_text("def score(hypothesis, references):\n    return 0.25\n")
+    before = list(sys.path)
+    assert on_words(from_path(path))(rollout()).tolist() == [0.25] * 3
+    assert sys.path == before
+
+
+def test_a_path_finds_a_function_in_a_package(folder):
+    (folder / "mine").mkdir()
+    (folder / "mine" / "scores.py").write_text("def score():\n    return 1\n")
+    assert from_path("mine.scores:score")() == from_path("mine.scores.score")() == 1
+
+
+@pytest.mark.parametrize("path", ["score", "", "my_reward:", ":score", ".score"])
+def test_what_is_no_path_is_refused(path):
+    with message(ConfigError, f"reward {path!r} is not the path of a function; write 'module:function'."):
+        from_path(path)
+
+
+@pytest.mark.parametrize("path", ["my_rewards:score", "my_rewards.scores:score"])
+def test_a_module_that_is_not_there_is_named_with_where_it_was_sought(folder, path):
+    module = path.split(":")[0]
+    where = f"neither in {folder} nor among the installed packages"
+    with message(ConfigError, f"reward {path!r}: there is no module {module!r}, {where}."):
+        from_path(path)
+
+
+def test_a_module_that_cannot_be_imported_says_why(folder):
+    (folder / "my_reward.py").write_text("import no_such_package\n")
+    text = "importing 'my_reward' raised ModuleNotFoundError: No module named 'no_such_package'"
+    with message(ConfigError, f"reward 'my_reward:score': {text}"):
+        from_path("my_reward:score")
+    (folder / "broken.py").write_text("1 / 0\n")
+    with message(ConfigError, "reward 'broken:score': importing 'broken' raised ZeroDivisionError: division by zero"):
+        from_path("broken:score")
+
+
+def test_a_name_that_is_not_there_is_mended(folder):
+    (folder / "my_reward.py").write_text("def score():\n    return 1\n\nweight = 3\n")
+    with message(ConfigError, "reward 'my_reward:scor': module 'my_reward' has no 'scor'. Did you mean 'score'?"):
+        from_path("my_reward:scor")
+    with message(ConfigError, "reward 'my_reward:xyz': module 'my_reward' has no 'xyz'."):
+        from_path("my_reward:xyz")
+    with message(ConfigError, "reward 'my_reward:weight' is not a function but of type int; name a function."):
+        from_path("my_reward:weight")
