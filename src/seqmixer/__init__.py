@@ -1,0 +1,71 @@
+"""Train text generators on the score they are judged by: XENT, DAD, E2E, REINFORCE and MIXER.
+
+Names are imported when they are first used, so that `seqmixer --help` need not wait for torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from seqmixer.version import __version__
+
+if TYPE_CHECKING:
+    from seqmixer import data, decoding, models, rewards
+    from seqmixer.algorithms import E2E, Dad, LinearBaseline, Mixer, Reinforce, Xent
+    from seqmixer.config import Config, TrainingConfig
+    from seqmixer.evaluation import evaluate, perplexity
+    from seqmixer.inference import Search, write
+    from seqmixer.runs import Run, load, train
+    from seqmixer.schedules import forced_words
+    from seqmixer.training import Training
+    from seqmixer.types import Batch, Loss, Reward, Rollout, SequenceModel
+
+HOMES = {
+    "algorithms": ("E2E", "Dad", "LinearBaseline", "Mixer", "Reinforce", "Xent"),
+    "config": ("Config", "TrainingConfig"),
+    "evaluation": ("evaluate", "perplexity"),
+    "inference": ("Search", "write"),
+    "runs": ("Run", "load", "train"),
+    "schedules": ("forced_words",),
+    "training": ("Training",),
+    "types": ("Batch", "Loss", "Reward", "Rollout", "SequenceModel"),
+}
+MODULES = ("data", "decoding", "models", "rewards")
+
+__all__ = [
+    "E2E",
+    "Batch",
+    "Config",
+    "Dad",
+    "LinearBaseline",
+    "Loss",
+    "Mixer",
+    "Reinforce",
+    "Reward",
+    "Rollout",
+    "Run",
+    "Search",
+    "SequenceModel",
+    "Training",
+    "TrainingConfig",
+    "Xent",
+    "__version__",
+    "data",
+    "decoding",
+    "evaluate",
+    "forced_words",
+    "load",
+    "models",
+    "perplexity",
+    "rewards",
+    "train",
+    "write",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in MODULES:
+        return import_module(f"seqmixer.{name}")
+    for home, names in HOMES.items():
+        if name in names:
+            return vars(import_module(f"seqmixer.{home}"))[name]
+    raise AttributeError(f"module 'seqmixer' has no attribute {name!r}")

@@ -1,0 +1,5 @@
+"""python -m seqmixer"""
+
+from seqmixer.cli import main
+
+main()

@@ -1,0 +1,201 @@
+"""The command line. A command parses, calls one function of the library and prints what it gave.
+
+torch is imported inside the commands, so that --help answers at once. Results go to standard output, all else to
+standard error.
+"""
+
+import json
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from seqmixer.errors import ConfigError, DataError, Interrupted, SeqmixerError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    rich_markup_mode=None,
+    help="Train text generators on the score they are judged by: XENT, DAD, E2E, REINFORCE and MIXER.\n\n"
+    "A run is a TOML file (see configs/). Try: seqmixer train configs/toy/translation.toml",
+)
+
+ConfigFile = Annotated[Path, typer.Argument(help="A TOML file; see configs/, and `seqmixer settings` for its names.")]
+RunFolder = Annotated[Path, typer.Argument(help="The folder of a run, such as runs/toy-translation.")]
+Settings = Annotated[list[str] | None, typer.Option("--set", help="Override a setting: --set model.hidden=512.")]
+Beam = Annotated[int, typer.Option(min=1, help="Hypotheses of the beam search; 1 is greedy search.")]
+LengthPenalty = Annotated[float, typer.Option(help="Rank by log p / length^PENALTY; 0 ranks by probability.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Out = Annotated[Path, typer.Option(help="Where run folders go.")]
+
+
+@app.command()
+def train(config: ConfigFile, settings: Settings = None, out: Out = Path("runs"), as_json: Json = False) -> None:
+    """Train a model and score it. Stopped with Ctrl-C, the same command goes on where it was.
+
+    Leaves OUT/NAME with the best model, log.jsonl, samples.txt and scores.json.
+
+    \b
+    seqmixer train configs/toy/translation.toml
+    seqmixer train configs/toy/translation.toml --set algorithm.name=xent --set name=plain
+    """
+    from seqmixer.config import Config
+    from seqmixer.runs import train as train_run
+    from seqmixer.training import Terminal
+
+    run = train_run(Config.load(config, settings or []), out, Terminal())
+    scores = json.loads((run.folder / "scores.json").read_text())
+    line = f"{run.folder}  {scores['metric']} {scores['test']:.2f} (test)  {scores['valid']:.2f} (valid)"
+    show(scores | {"run": str(run.folder)}, f"{line}\n{scores['signature']}", as_json)
+
+
+@app.command()
+def evaluate(
+    run: RunFolder,
+    split: Annotated[str, typer.Option(help="train, valid or test.")] = "test",
+    beam: Beam = 1,
+    length_penalty: LengthPenalty = 0.0,
+    as_json: Json = False,
+) -> None:
+    """Score a run on a split, with greedy or beam search.
+
+    \b
+    seqmixer evaluate runs/toy-translation --beam 5
+    """
+    from seqmixer.runs import load
+
+    result = load(run).evaluate(split, beam, length_penalty)
+    show(
+        {"run": str(run), "split": split, "score": result.score, "signature": result.signature},
+        f"{result.score:.2f}  {result.signature}",
+        as_json,
+    )
+
+
+@app.command()
+def generate(
+    run: RunFolder,
+    source: Annotated[
+        Path | None, typer.Argument(help="Lines of text, or .npy/.npz image features. Default: standard input.")
+    ] = None,
+    beam: Beam = 1,
+    nbest: Annotated[int, typer.Option(min=1, help="Hypotheses to give for each source; needs --json.")] = 1,
+    length_penalty: LengthPenalty = 0.0,
+    sample: Annotated[bool, typer.Option("--sample", help="Draw words instead of taking the most likely.")] = False,
+    temperature: Annotated[float, typer.Option(min=0.01, help="With --sample: below 1 sharpens.")] = 1.0,
+    top_k: Annotated[int | None, typer.Option(min=1, help="With --sample: only the so many best words.")] = None,
+    seed: Annotated[int, typer.Option(help="With --sample: of the draws.")] = 1,
+    as_json: Json = False,
+) -> None:
+    """Write a sentence for each source: one line in, one line out.
+
+    With --json, each line is an object with the source, the hypotheses and their log-probabilities.
+
+    \b
+    echo "barne brua rodarn domern tagre" | seqmixer generate runs/toy-translation
+    seqmixer generate runs/toy-translation source.txt --beam 5 --nbest 5 --json
+    """
+    import torch
+
+    from seqmixer.data import read_features
+    from seqmixer.decoding import greedy, sampler
+    from seqmixer.inference import Search, write
+    from seqmixer.runs import load
+
+    if nbest > 1 and not as_json:
+        raise ConfigError(f"--nbest {nbest} needs --json: a line of text has room for one hypothesis")
+    torch.manual_seed(seed)
+    search = Search(beam, nbest, length_penalty, sampler(temperature, top_k) if sample else greedy)
+    opened = load(run)
+    sources = read_features(source) if source and source.suffix in (".npy", ".npz") else lines(source)
+    for written in write(opened, sources, search):
+        if as_json:
+            pairs = zip(written.hypotheses, written.log_probs, strict=True)
+            found = [{"text": text, "log_prob": round(log_prob, 4)} for text, log_prob in pairs]
+            print(json.dumps({"source": written.source, "hypotheses": found}, ensure_ascii=False), flush=True)
+        else:
+            print(written.hypotheses[0], flush=True)
+
+
+@app.command()
+def compare(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders; the others are compared with the first.")],
+    split: Annotated[str, typer.Option(help="train, valid or test.")] = "test",
+    beam: Beam = 1,
+    length_penalty: LengthPenalty = 0.0,
+    as_json: Json = False,
+) -> None:
+    """Put runs side by side, with paired-bootstrap significance against the first.
+
+    \b
+    seqmixer compare runs/xent runs/mixer
+    """
+    from rich import print as show_table
+
+    from seqmixer.experiments.compare import compare as compare_runs
+    from seqmixer.runs import load
+
+    comparison = compare_runs([load(run) for run in runs], split, beam, length_penalty)
+    if as_json:
+        print(json.dumps(comparison.rows()))
+    else:
+        show_table(comparison.table())
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Where the runs and the report go.")] = Path("demo"),
+    seeds: Annotated[int, typer.Option(min=1, help="How many seeds; more than one gives deviations.")] = 1,
+    workers: Annotated[int, typer.Option(min=1, help="Runs at a time, one core each.")] = 2,
+    as_json: Json = False,
+) -> None:
+    """Train XENT, DAD, E2E and MIXER on the three built-in tasks: the paper's Fig. 5 in minutes, with a report.
+
+    Stopped, it goes on where it was: finished runs are not run again.
+    """
+    from seqmixer.experiments.demo import run_demo
+
+    run_demo(out, list(range(1, seeds + 1)), workers, as_json)
+
+
+@app.command()
+def settings() -> None:
+    """List every setting with its default and what it means."""
+    from seqmixer.config import documentation
+
+    print(documentation())
+
+
+def lines(path: Path | None) -> Iterator[str]:
+    """The lines of a file, plain or .gz, or of standard input as they come."""
+    from seqmixer.data import read_lines
+
+    if path is not None:
+        yield from read_lines(path, max_words=sys.maxsize, allow_empty=True)
+        return
+    for number, line in enumerate(sys.stdin.buffer, 1):
+        try:
+            yield line.decode().rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            raise DataError(f"standard input:{number}: not UTF-8 ({error.reason})") from None
+
+
+def show(values: dict[str, object], text: str, as_json: bool) -> None:
+    print(json.dumps(values) if as_json else text)
+
+
+def main() -> None:
+    """Run a command. What the caller can mend is one line and exit code 2; a stopped run exits with 130."""
+    try:
+        app()
+    except Interrupted as error:
+        again = shlex.join(["seqmixer", *sys.argv[1:]])
+        print(f"seqmixer: {error}; go on with: {again}", file=sys.stderr)
+        sys.exit(130)
+    except SeqmixerError as error:
+        print(f"seqmixer: {error}", file=sys.stderr)
+        sys.exit(2)

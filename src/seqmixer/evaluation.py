@@ -1,0 +1,79 @@
+"""Decode a split, score it, and say how: every score carries a signature, and the counts it was made of."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from seqmixer.data import Split, Task, batches
+from seqmixer.decoding import beam_search, deployed, free, generate, greedy, shift
+from seqmixer.losses import cross_entropy
+from seqmixer.rewards import Metric
+from seqmixer.types import SequenceModel
+from seqmixer.version import __version__
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What a model wrote for a split, and what it scores."""
+
+    score: float  # in 0..100
+    signature: str
+    hypotheses: list[str]
+    statistics: Tensor  # (n, S) the counts of each sentence: their sum is the score, resampled rows its spread
+
+
+def evaluate(
+    model: SequenceModel,
+    task: Task,
+    split: Split,
+    metric: Metric,
+    *,
+    beam: int = 1,
+    length_penalty: float = 0.0,
+    batch_size: int = 256,
+) -> Evaluation:
+    """Score greedy search (beam 1) or beam search on a split. References are cropped at T, as the paper's are."""
+    words, rows = [], []
+    for batch in batches(split, batch_size, task.length, seed=0, epoch=0, shuffle=False):
+        batch = batch.to(device_of(model))
+        words.append(search(model, batch.source, task.length, beam, length_penalty))
+        rows.append(metric.statistics(words[-1], batch.references))
+    statistics = torch.cat(rows).cpu()
+    return Evaluation(
+        score=float(metric.corpus(statistics)),
+        signature=signature(metric, task.length, len(split), beam, length_penalty),
+        hypotheses=[task.target_vocab.decode(row) for row in torch.cat(words).tolist()],
+        statistics=statistics,
+    )
+
+
+def search(model: SequenceModel, source: Tensor, length: int, beam: int, length_penalty: float = 0.0) -> Tensor:
+    """The best sentence for each source.  -> (B, T)"""
+    if beam == 1:
+        return generate(model, source, *free(source, length), greedy)
+    return beam_search(model, source, length, beam, length_penalty).words[:, 0]
+
+
+@torch.no_grad()
+def perplexity(model: SequenceModel, task: Task, split: Split, batch_size: int = 256) -> float:
+    """exp of the mean cross entropy (Eq. 6) of a word of the first references, EOS included, cropped at T."""
+    total, words = 0.0, 0
+    with deployed(model):
+        for batch in batches(split, batch_size, task.length, seed=0, epoch=0, shuffle=False):
+            batch = batch.to(device_of(model))
+            o = model.logits(model.unroll(shift(batch.target), model.encode(batch.source)))  # (B, T, V)
+            total += float(cross_entropy(o, batch.target, batch.mask))
+            words += int(batch.mask.sum())
+    return math.exp(min(total / words, 700.0))  # a diverged model has a number too
+
+
+def signature(metric: Metric, length: int, sentences: int, beam: int, length_penalty: float) -> str:
+    """How a score was made; two scores compare only where it is equal."""
+    search = f"beam:{beam}" + (f"|lp:{length_penalty:g}" if length_penalty else "")
+    return f"{metric.signature}|cut:{length}|{search}|n:{sentences}|seqmixer:{__version__}"
+
+
+def device_of(model: SequenceModel) -> torch.device:
+    return next(model.parameters()).device

@@ -1,0 +1,87 @@
+"""Use a trained run: sources in, sentences out, batch by batch, so that any amount of text can flow through."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+import torch
+from torch import Tensor
+
+from seqmixer.data import Split, batches
+from seqmixer.decoding import Hypotheses, beam_search, free, generate, greedy, score
+from seqmixer.errors import ConfigError, DataError
+from seqmixer.evaluation import device_of
+from seqmixer.runs import Run
+from seqmixer.types import EOS, Choose
+
+
+@dataclass(frozen=True)
+class Search:
+    """How sentences are found. With beam 1 each word is chosen by `choose`: greedy, sample or a sampler."""
+
+    beam: int = 1
+    nbest: int = 1  # how many hypotheses of the beam are given
+    length_penalty: float = 0.0
+    choose: Choose = greedy
+
+    def __post_init__(self) -> None:
+        if self.nbest > self.beam:
+            raise ConfigError(f"asked for the best {self.nbest} of a beam of {self.beam}; raise --beam to {self.nbest}")
+        if self.beam > 1 and self.choose is not greedy:
+            raise ConfigError(f"asked for samples and for a beam of {self.beam}; choose one of the two")
+
+    def __call__(self, run: Run, source: Tensor) -> Hypotheses:
+        length = run.dimensions.length
+        if self.beam > 1:
+            return beam_search(run.model, source, length, self.beam, self.length_penalty)
+        words = generate(run.model, source, *free(source, length), self.choose)  # (B, T)
+        return Hypotheses(words.unsqueeze(1), score(run.model, source, words).unsqueeze(1))
+
+
+@dataclass(frozen=True)
+class Written:
+    """What was written for one source, best first."""
+
+    source: str
+    hypotheses: list[str]
+    log_probs: list[float]  # of the whole sentence, EOS included
+
+
+def write(run: Run, sources: Iterable[str] | Tensor, search: Search, batch_size: int = 64) -> Iterator[Written]:
+    """Sentences for lines of text, or for image features (n, D), in order. An empty line gives an empty sentence.
+
+    For a language model the lines do not matter: each gives one sentence.
+    """
+    wanted = run.dimensions.features
+    got = sources.shape[1] if isinstance(sources, Tensor) else None
+    if wanted != got:
+        kinds = {number: f"image features, {number} a row" if number else "lines of text" for number in (wanted, got)}
+        raise DataError(f"{run.folder} is a model of {kinds[wanted]}, but was given {kinds[got]}")
+    for names, split in chunks(run, sources, batch_size):
+        (batch,) = batches(split, batch_size, run.dimensions.length, seed=0, epoch=0, shuffle=False)
+        found = search(run, batch.source.to(device_of(run.model)))
+        for name, words, log_prob in zip(names, found.words, found.log_prob, strict=True):
+            if run.source_vocab and not name.strip():
+                yield Written(name, [""], [0.0])
+            else:
+                yield written(run, name, words[: search.nbest], log_prob[: search.nbest])
+
+
+def chunks(run: Run, sources: Iterable[str] | Tensor, size: int) -> Iterator[tuple[list[str], Split]]:
+    """Sources with their names, some at a time."""
+    if isinstance(sources, Tensor):
+        for start in range(0, len(sources), size):
+            rows = sources[start : start + size]
+            names = [f"row {start + i}" for i in range(len(rows))]
+            yield names, Split(rows, [[[EOS]]] * len(rows), [{}] * len(rows))
+        return
+    lines = iter(sources)
+    while names := list(islice(lines, size)):
+        ids = [run.source_vocab.encode(line) if run.source_vocab else [] for line in names]
+        yield names, Split(ids, [[[EOS]]] * len(names), [{}] * len(names))
+
+
+def written(run: Run, source: str, words: Tensor, log_prob: Tensor) -> Written:
+    there = torch.isfinite(log_prob)  # (K,) a small vocabulary may not have as many sentences as asked for
+    texts = [run.target_vocab.decode(row) for row in words[there].tolist()]
+    return Written(source, texts, log_prob[there].tolist())

@@ -1,0 +1,201 @@
+"""Run folders: `train` makes one from a config, `load` opens one. Everything after training reads only the folder.
+
+config.toml  task.json  source.vocab  target.vocab    what the run is
+log.jsonl  samples.txt  last/  best/  scores.json     what came of it
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from seqmixer.algorithms import Algorithm
+from seqmixer.build import (
+    Dimensions,
+    build_algorithm,
+    build_metric,
+    build_model,
+    build_reward,
+    build_task,
+    forced_words,
+)
+from seqmixer.config import Config
+from seqmixer.data import Split, Task, Vocab, coverage
+from seqmixer.errors import RunError, unknown
+from seqmixer.evaluation import Evaluation, evaluate
+from seqmixer.training import Progress, Silent, Training, checkpoint, device
+from seqmixer.types import SequenceModel
+
+MAY_CHANGE = {"training.epochs", "training.device", "training.samples", "evaluation.batch_size"}  # between resumes
+SPLITS = ("train", "valid", "test")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A trained run, opened: its best model and what is needed to use it."""
+
+    folder: Path
+    config: Config
+    model: SequenceModel
+    dimensions: Dimensions
+    source_vocab: Vocab | None
+    target_vocab: Vocab
+
+    def task(self) -> Task:
+        """The data of the run, read again and encoded with its vocabularies."""
+        return build_task(self.config.data, (self.source_vocab, self.target_vocab))
+
+    def evaluate(self, split: str = "test", beam: int = 1, length_penalty: float = 0.0) -> Evaluation:
+        """Score a split with the metric of the run."""
+        task = self.task()
+        return evaluate(
+            self.model,
+            task,
+            named_split(task, split),
+            build_metric(self.config.evaluation.metric),
+            beam=beam,
+            length_penalty=length_penalty,
+            batch_size=self.config.evaluation.batch_size,
+        )
+
+
+def train(config: Config, out: Path = Path("runs"), progress: Progress | None = None) -> Run:
+    """Train to the end and score the test split. Called again after a stop, it goes on; once done, it only loads."""
+    folder, progress = out / config.name, progress or Silent()
+    config = same_config(folder, config)
+    task = build_task(config.data, saved_vocabs(folder))
+    dimensions = Dimensions.of(task)
+    torch.manual_seed(config.seed)
+    model = build_model(config.model, dimensions)
+    if config.training.start is not None:
+        start_from(model, Path(config.training.start))
+    reward = build_reward(config.reward, task.target_vocab)
+    algorithm = build_algorithm(config.algorithm, reward, model.features, task.length)
+    epochs = config.training.epochs or len(forced_words(config.algorithm, task.length))
+
+    write_identity(folder, config, task, dimensions)
+    for line in description(config, task, model, algorithm, epochs):
+        progress.note(line)
+    Training(
+        model,
+        algorithm,
+        task,
+        folder,
+        epochs=epochs,
+        settings=config.training,
+        evaluation=config.evaluation,
+        metric=build_metric(config.evaluation.metric),
+        seed=config.seed,
+        progress=progress,
+    ).run()
+    run = load(folder)
+    write_scores(run, task)
+    return run
+
+
+def load(folder: Path) -> Run:
+    """Open a run with its best model so far."""
+    config = read_config(folder)
+    dimensions = Dimensions(**json.loads((folder / "task.json").read_text()))
+    vocabs = saved_vocabs(folder)
+    if vocabs is None:
+        raise RunError(f"{folder}: target.vocab is missing; this is no complete run folder")
+    model = build_model(config.model, dimensions)
+    if not checkpoint.exists(folder / "best"):
+        raise RunError(f"{folder}: no model yet; the first is kept after the first epoch")
+    checkpoint.load_weights(model, checkpoint.load(folder / "best")[0], folder / "best")
+    model.to(device(config.training.device)).eval()
+    return Run(folder, config, model, dimensions, *vocabs)
+
+
+def read_config(folder: Path) -> Config:
+    path = folder / "config.toml"
+    if not path.is_file():
+        raise RunError(f"{folder}: not a run folder (no config.toml); `seqmixer train` makes one")
+    return Config.load(path)
+
+
+def same_config(folder: Path, config: Config) -> Config:
+    """A run goes on with the config it began with, or is another run."""
+    if (folder / "config.toml").is_file():
+        before = dict(settings(read_config(folder).model_dump()))
+        now = dict(settings(config.model_dump()))
+        changed = [name for name in now if now[name] != before.get(name) and name not in MAY_CHANGE]
+        if changed:
+            name = changed[0]
+            raise RunError(
+                f"{folder} holds a run with {name} = {before.get(name)!r}, not {now[name]!r}; choose another name "
+                "(--set name=...), or delete the folder"
+            )
+    return config
+
+
+def settings(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Nested settings by their full names."""
+    for name, value in values.items():
+        if isinstance(value, dict):
+            yield from settings(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def saved_vocabs(folder: Path) -> tuple[Vocab | None, Vocab] | None:
+    """The vocabularies of a run folder; None where there are none yet."""
+    source, target = folder / "source.vocab", folder / "target.vocab"
+    if not target.is_file():
+        return None
+    return Vocab.load(source) if source.is_file() else None, Vocab.load(target)
+
+
+def write_identity(folder: Path, config: Config, task: Task, dimensions: Dimensions) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.toml").write_text(config.toml(), encoding="utf-8")
+    (folder / "task.json").write_text(json.dumps(asdict(dimensions), indent=1))
+    if task.source_vocab:
+        task.source_vocab.save(folder / "source.vocab")
+    task.target_vocab.save(folder / "target.vocab")
+
+
+def start_from(model: SequenceModel, folder: Path) -> None:
+    """Give a new model the best weights of another run, which must have the same shape and vocabulary."""
+    if not checkpoint.exists(folder / "best"):
+        raise RunError(f"training.start = {str(folder)!r}: no model there; name the folder of a run")
+    checkpoint.load_weights(model, checkpoint.load(folder / "best")[0], folder / "best")
+
+
+def write_scores(run: Run, task: Task) -> None:
+    """scores.json: the test score of the best model, greedy search."""
+    metric = build_metric(run.config.evaluation.metric)
+    test = evaluate(run.model, task, task.test, metric, batch_size=run.config.evaluation.batch_size)
+    _, best = checkpoint.load(run.folder / "best")
+    scores = {"metric": metric.name, "test": test.score, "valid": best["score"], "epoch": best["epoch"]}
+    (run.folder / "scores.json").write_text(json.dumps({**scores, "signature": test.signature}, indent=1))
+    (run.folder / "test.txt").write_text("\n".join(test.hypotheses) + "\n", encoding="utf-8")
+
+
+def named_split(task: Task, name: str) -> Split:
+    splits = {"train": task.train, "valid": task.valid, "test": task.test}
+    if name not in splits:
+        raise unknown("split", name, SPLITS)
+    return splits[name]
+
+
+def description(config: Config, task: Task, model: SequenceModel, algorithm: Algorithm, epochs: int) -> Iterator[str]:
+    """What the run is going to do, for its reader."""
+    sizes = " / ".join(f"{len(split):,}" for split in (task.train, task.valid, task.test))
+    covered = coverage(task.train, task.length)
+    words = f"{len(task.target_vocab):,} target words"
+    if task.source_vocab:
+        words = f"{len(task.source_vocab):,} source and {words}"
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    yield f"{config.data.task}: {sizes} examples, {words}, T = {task.length} covers {covered:.1%} of the targets"
+    yield f"{config.model.name}, hidden {config.model.hidden}: {parameters:,} parameters"
+    labels = [algorithm.stage(epoch).label for epoch in range(epochs)]
+    first = 0
+    for epoch, label in enumerate(labels):
+        if epoch + 1 == epochs or labels[epoch + 1] != label:
+            yield f"  epochs {first + 1}-{epoch + 1}: {label}"
+            first = epoch + 1

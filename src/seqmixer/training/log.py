@@ -1,0 +1,121 @@
+"""What a run leaves for its reader: log.jsonl, one JSON object per event, and samples.txt made of it."""
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+import torch
+from torch import Tensor
+
+from seqmixer.algorithms import Algorithm
+from seqmixer.errors import RunError
+
+P = ParamSpec("P")
+Result = TypeVar("Result")
+Event = dict[str, Any]
+
+
+class Log:
+    """log.jsonl. Events of one epoch are written together, when it is over."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.path = folder / "log.jsonl"
+
+    def write(self, event: Event) -> None:
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(event, ensure_ascii=False) + "\n")
+
+    def keep_before(self, epoch: int) -> None:
+        """Forget epochs that a resumed run will do again. Epochs count from 1 here."""
+        events = [event for event in read_log(self.folder) if event.get("epoch", 0) < epoch]
+        lines = "".join(json.dumps(event, ensure_ascii=False) + "\n" for event in events)
+        self.path.write_text(lines, encoding="utf-8")
+
+    def write_samples(self) -> None:
+        """samples.txt: hypothesis beside reference, epoch by epoch."""
+        blocks = []
+        for event in epochs(read_log(self.folder)):
+            blocks.append(f"== epoch {event['epoch']}: {event['stage']}")
+            for sample in event["samples"]:
+                blocks += [f"{kind:>10}  {text}" for kind, text in sample.items()] + [""]
+        (self.folder / "samples.txt").write_text("\n".join(blocks) + "\n", encoding="utf-8")
+
+
+def read_log(folder: Path) -> list[Event]:
+    """All events of a run so far. A line cut off by a crash, which can only be the last, does not count."""
+    path = folder / "log.jsonl"
+    if not path.exists():
+        return []
+    events = []
+    lines = path.read_text(encoding="utf-8").splitlines()
+    for number, line in enumerate(lines, 1):
+        try:
+            events.append(json.loads(line))
+        except json.JSONDecodeError:
+            if number < len(lines):
+                raise RunError(f"{path}:{number}: not JSON; the log is damaged") from None
+    return events
+
+
+def epochs(events: list[Event]) -> list[Event]:
+    """The events that close an epoch."""
+    return [event for event in events if event["event"] == "epoch"]
+
+
+class Clock:
+    """Seconds by name. `sample` and `reward` are what an algorithm's generate and reward took."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def time(self, name: str) -> Iterator[None]:
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - began
+
+    def timed(self, name: str, function: Callable[P, Result]) -> Callable[P, Result]:
+        def run(*args: P.args, **kwargs: P.kwargs) -> Result:
+            with self.time(name):
+                return function(*args, **kwargs)
+
+        return run
+
+    @contextmanager
+    def watch(self, algorithm: Algorithm) -> Iterator[None]:
+        """Time an algorithm's generate and reward for a while."""
+        generate, reward = algorithm.generate, algorithm.reward
+        algorithm.generate = self.timed("sample", generate)
+        algorithm.reward = reward and self.timed("reward", reward)
+        try:
+            yield
+        finally:
+            algorithm.generate, algorithm.reward = generate, reward
+
+    def split(self) -> dict[str, float]:
+        """Where the time went. The forward pass without its sampling and reward is `score`."""
+        parts = dict(self.seconds)
+        if "forward" in parts:
+            parts["score"] = parts.pop("forward") - parts.get("sample", 0.0) - parts.get("reward", 0.0)
+        return {name: round(seconds, 3) for name, seconds in parts.items()}
+
+
+class Means:
+    """Running means of metrics, weighted by batch size, kept where the metrics are: no question to the device."""
+
+    def __init__(self) -> None:
+        self.sums: dict[str, Tensor] = {}  # each (2,): weighted sum, weight; float64
+
+    def add(self, metrics: Mapping[str, Tensor], weight: int) -> None:
+        for name, value in metrics.items():
+            entry = torch.stack([value.double() * weight, value.new_tensor(weight, dtype=torch.double)])
+            self.sums[name] = self.sums[name] + entry if name in self.sums else entry
+
+    def values(self) -> dict[str, float]:
+        return {name: float(total / weight) for name, (total, weight) in self.sums.items()}

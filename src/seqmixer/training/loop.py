@@ -1,0 +1,236 @@
+"""The one training loop: epochs of updates, validation after each, the best model kept, and resume at any batch."""
+
+import math
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from seqmixer.algorithms import Algorithm
+from seqmixer.config import EvaluationConfig, TrainingConfig
+from seqmixer.data import Task, batch_count, batches
+from seqmixer.errors import RunError
+from seqmixer.evaluation import evaluate, perplexity
+from seqmixer.rewards import BLEU, Metric
+from seqmixer.schedules import decayed
+from seqmixer.training import checkpoint
+from seqmixer.training.log import Clock, Event, Log, Means
+from seqmixer.training.progress import Progress, Silent
+from seqmixer.training.signals import Interrupt
+from seqmixer.training.step import Step
+from seqmixer.types import SequenceModel
+
+
+@dataclass
+class Position:
+    """Where a run is. With the checkpoint's tensors it is all that a resumed run needs to know."""
+
+    epoch: int = 0  # epochs done
+    batch: int = 0  # batches done of the next one
+    best: float = -math.inf  # validation score of the best model
+    best_epoch: int = 0
+    entropy: float = math.inf  # lowest validation entropy so far, for the decay rule
+    rate: float = 0.0
+    seconds: dict[str, float] = field(default_factory=dict)  # of the epoch under way
+
+
+class Training:
+    """A run: `Training(...).run()` goes on from where its folder says, or begins."""
+
+    def __init__(
+        self,
+        model: SequenceModel,
+        algorithm: Algorithm,
+        task: Task,
+        out: Path,
+        *,
+        epochs: int,
+        settings: TrainingConfig | None = None,
+        evaluation: EvaluationConfig | None = None,
+        metric: Metric = BLEU,
+        seed: int = 1,
+        progress: Progress | None = None,
+    ) -> None:
+        self.settings = settings or TrainingConfig()
+        self.evaluation = evaluation or EvaluationConfig()
+        self.device = device(self.settings.device)
+        self.model, self.algorithm = model.to(self.device), algorithm.to(self.device)
+        self.task, self.out, self.epochs, self.metric, self.seed = task, out, epochs, metric, seed
+        self.clock, self.means, self.log = Clock(), Means(), Log(out)
+        self.step = Step(self.model, self.algorithm, self.settings, self.clock)
+        self.position = Position(rate=self.settings.lr)
+        self.progress = progress or Silent()
+
+    def run(self) -> Position:
+        """Train to the end. Ctrl-C saves and raises `Interrupted`; the same call then goes on."""
+        self.out.mkdir(parents=True, exist_ok=True)
+        if checkpoint.exists(self.out / "last"):
+            self.resume()
+        else:
+            torch.manual_seed(self.seed)
+            self.log.keep_before(1)
+        with Interrupt() as interrupt, self.clock.watch(self.algorithm):
+            try:
+                while not self.finished:
+                    self.epoch(interrupt)
+            finally:
+                self.progress.stop()
+        return self.position
+
+    @property
+    def finished(self) -> bool:
+        decayed_away = self.settings.decay > 1 and self.position.rate < self.settings.min_lr
+        return self.position.epoch >= self.epochs or decayed_away
+
+    def epoch(self, interrupt: Interrupt) -> None:
+        """The rest of the epoch the run is in, then validation and a checkpoint."""
+        position, stage = self.position, self.algorithm.stage(self.position.epoch)
+        if position.batch == 0:
+            self.enter_stage()
+        total = batch_count(self.task.train, self.settings.batch_size)
+        self.progress.epoch(position.epoch + 1, self.epochs, stage.label, position.batch, total)
+        self.model.train()
+        for batch in batches(
+            self.task.train,
+            self.settings.batch_size,
+            self.task.length,
+            seed=self.seed,
+            epoch=position.epoch,
+            skip=position.batch,
+        ):
+            self.means.add(self.step(batch.to(self.device), position.epoch), len(batch))
+            position.batch += 1
+            self.progress.batch(self.means)
+            if interrupt.asked:
+                self.save()
+                raise interrupt.error(self.out, position.epoch + 1, position.batch, total)
+        self.close_epoch(stage.label)
+
+    def enter_stage(self) -> None:
+        """Where the model begins to be paid for its own words: fresh optimiser, other rate, best model so far."""
+        epoch, rate = self.position.epoch, self.settings.mixed_lr
+        begins = self.algorithm.stage(epoch).sampled and not (epoch and self.algorithm.stage(epoch - 1).sampled)
+        if not begins or rate is None:
+            return
+        if epoch:
+            self.load_best()
+        self.step.optimizer = self.step.fresh(rate)
+        self.position.rate = rate
+
+    def close_epoch(self, stage: str) -> None:
+        """Validate, keep the model if it is the best, log, decay the rate, save."""
+        position = self.position
+        train = self.means.values()
+        wrong = [name for name, value in train.items() if not math.isfinite(value)]
+        if wrong:
+            raise RunError(
+                f"{self.out}: epoch {position.epoch + 1}: {', '.join(wrong)} is not a finite number; the last "
+                "checkpoint is intact. Lower training.lr (or training.mixed_lr), or training.clip"
+            )
+        with self.clock.time("validate"):
+            ppl = perplexity(self.model, self.task, self.task.valid, self.evaluation.batch_size)
+            valid = evaluate(self.model, self.task, self.task.valid, self.metric, batch_size=self.evaluation.batch_size)
+        position.epoch, position.batch = position.epoch + 1, 0
+        better = valid.score > position.best
+        if better:
+            position.best, position.best_epoch = valid.score, position.epoch
+            checkpoint.save(self.out / "best", self.model.state_dict(), {"epoch": position.epoch, "score": valid.score})
+        event: Event = {
+            "event": "epoch",
+            "epoch": position.epoch,
+            "stage": stage,
+            "rate": position.rate,
+            "train": train,
+            "valid": {"perplexity": ppl, self.metric.name: valid.score},
+            "best": better,
+            "seconds": self.clock.split(),
+            "samples": self.samples(valid.hypotheses),
+        }
+        self.log.write(event)
+        self.log.write_samples()
+        self.progress.closed(event)
+        self.decay(math.log(ppl))
+        self.means.sums.clear()
+        self.clock.seconds.clear()
+        self.save()
+
+    def decay(self, entropy: float) -> None:
+        """The released rule for SGD; with training.decay = 1 the rate stays."""
+        position = self.position
+        if self.settings.decay > 1:
+            position.rate = decayed(position.rate, entropy, position.entropy, self.settings.decay)
+        position.entropy = min(position.entropy, entropy)
+        self.step.rate = position.rate
+
+    def samples(self, hypotheses: list[str]) -> list[dict[str, str]]:
+        chosen = self.task.valid.meta[: self.settings.samples]
+        return [
+            {"source": str(meta["source"]), "reference": meta["references"][0], "hypothesis": hypothesis}
+            for meta, hypothesis in zip(chosen, hypotheses, strict=False)
+        ]
+
+    def save(self) -> None:
+        """The checkpoint `last`: all that the rest of the run depends on."""
+        self.position.seconds = dict(self.clock.seconds)
+        tensors = {
+            **checkpoint.prefixed("model", self.model.state_dict()),
+            **checkpoint.prefixed("algorithm", self.algorithm.state_dict()),
+            **checkpoint.prefixed("optimizer", checkpoint.optimizer_tensors(self.step.optimizer)),
+            **checkpoint.prefixed("means", self.means.sums),
+            **checkpoint.prefixed("random", random_states(self.device)),
+        }
+        if self.step.own_optimizer:
+            tensors |= checkpoint.prefixed("own", checkpoint.optimizer_tensors(self.step.own_optimizer))
+        checkpoint.save(self.out / "last", tensors, asdict(self.position))
+
+    def resume(self) -> None:
+        folder = self.out / "last"
+        tensors, state = checkpoint.load(folder)
+        checkpoint.load_weights(self.model, checkpoint.under("model", tensors), folder)
+        checkpoint.load_weights(self.algorithm, checkpoint.under("algorithm", tensors), folder)
+        checkpoint.load_optimizer(self.step.optimizer, checkpoint.under("optimizer", tensors))
+        if self.step.own_optimizer:
+            checkpoint.load_optimizer(self.step.own_optimizer, checkpoint.under("own", tensors))
+        self.means.sums = {k: v.to(self.device) for k, v in checkpoint.under("means", tensors).items()}
+        self.position = restored(state, folder)
+        self.step.rate = self.position.rate
+        self.clock.seconds = dict(self.position.seconds)
+        self.log.keep_before(self.position.epoch + 1)
+        restore_random(checkpoint.under("random", tensors), self.device)
+
+    def load_best(self) -> None:
+        folder = self.out / "best"
+        checkpoint.load_weights(self.model, checkpoint.load(folder)[0], folder)
+
+
+def restored(state: dict[str, Any], folder: Path) -> Position:
+    try:
+        return Position(**state)
+    except TypeError:
+        raise RunError(f"{folder}: state.json was written by another version of seqmixer") from None
+
+
+def device(name: str) -> torch.device:
+    """The device of a setting; auto takes an accelerator if there is one."""
+    if name == "auto":
+        return torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
+    try:
+        return torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise RunError(f"training.device = {name!r} cannot be used here: {reason}") from None
+
+
+def random_states(device: torch.device) -> dict[str, torch.Tensor]:
+    """The states of the generators that sampling and dropout draw from."""
+    states = {"cpu": torch.get_rng_state()}
+    if device.type != "cpu":
+        states["device"] = torch.get_device_module(device).get_rng_state(device)
+    return states
+
+
+def restore_random(states: dict[str, torch.Tensor], device: torch.device) -> None:
+    torch.set_rng_state(states["cpu"])
+    if "device" in states and device.type != "cpu":
+        torch.get_device_module(device).set_rng_state(states["device"], device)

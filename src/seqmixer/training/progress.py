@@ -1,0 +1,89 @@
+"""What a person sees while a run goes on: a bar with the running reward, and a line for each finished epoch."""
+
+import time
+from typing import Protocol
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+
+from seqmixer.training.log import Event, Means
+
+REFRESH = 0.5  # seconds between looks at the running means: each look waits for the device
+
+
+class Progress(Protocol):
+    """What a run tells its watcher."""
+
+    def note(self, line: str) -> None: ...
+
+    def epoch(self, epoch: int, epochs: int, stage: str, batch: int, total: int) -> None: ...
+
+    def batch(self, means: Means) -> None: ...
+
+    def closed(self, event: Event) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+class Silent:
+    """Nobody watches."""
+
+    def note(self, line: str) -> None: ...
+
+    def epoch(self, epoch: int, epochs: int, stage: str, batch: int, total: int) -> None: ...
+
+    def batch(self, means: Means) -> None: ...
+
+    def closed(self, event: Event) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+class Terminal:
+    """A bar on standard error while an epoch runs; one line for each that is over."""
+
+    def __init__(self) -> None:
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[running]}"),
+            TimeRemainingColumn(),
+        )
+        console = Console(stderr=True)
+        self.bar = Bar(*columns, console=console, transient=True, disable=not console.is_terminal)
+        self.task = self.bar.add_task("", running="")
+        self.stage = ""
+        self.looked = 0.0
+
+    def note(self, line: str) -> None:
+        self.bar.console.print(line, highlight=False)
+
+    def epoch(self, epoch: int, epochs: int, stage: str, batch: int, total: int) -> None:
+        self.bar.start()
+        if stage != self.stage:
+            self.bar.console.print(f"[bold]{stage}", highlight=False)
+            self.stage = stage
+        self.bar.reset(self.task, description=f"epoch {epoch}/{epochs}", completed=batch, total=total, running="")
+
+    def batch(self, means: Means) -> None:
+        if time.monotonic() - self.looked > REFRESH:
+            self.looked = time.monotonic()
+            self.bar.update(self.task, running=brief(means.values()))
+        self.bar.advance(self.task)
+
+    def closed(self, event: Event) -> None:
+        valid = "  ".join(f"{name} {value:.2f}" for name, value in event["valid"].items())
+        seconds = sum(event["seconds"].values())
+        line = f"  epoch {event['epoch']:3}  {brief(event['train'])}  | valid: {valid}{' *' if event['best'] else '  '}"
+        self.bar.console.print(f"{line}  {seconds:.1f} s", highlight=False)
+
+    def stop(self) -> None:
+        self.bar.stop()
+
+
+def brief(means: dict[str, float]) -> str:
+    """The few numbers worth a glance."""
+    shown = ("reward", "entropy", "length_ratio") if "reward" in means else ("xent",)
+    return "  ".join(f"{name} {means[name]:.3f}" for name in shown if name in means)
