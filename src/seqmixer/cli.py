@@ -136,14 +136,16 @@ def compare(
     """
     from rich import print as show_table
 
+    from seqmixer.experiments.compare import as_rows, as_table
     from seqmixer.experiments.compare import compare as compare_runs
     from seqmixer.runs import load
 
     comparison = compare_runs([load(run) for run in runs], split, beam, length_penalty)
     if as_json:
-        print(json.dumps(comparison.rows()))
+        print(json.dumps({"signature": comparison.signature, "runs": as_rows(comparison)}))
     else:
-        show_table(comparison.table())
+        show_table(as_table(comparison))
+        print(comparison.signature)
 
 
 @app.command()
@@ -151,15 +153,23 @@ def demo(
     out: Annotated[Path, typer.Option(help="Where the runs and the report go.")] = Path("demo"),
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds; more than one gives deviations.")] = 1,
     workers: Annotated[int, typer.Option(min=1, help="Runs at a time, one core each.")] = 2,
+    markdown: Annotated[Path | None, typer.Option(help="Also write the table to this file.")] = None,
     as_json: Json = False,
 ) -> None:
     """Train XENT, DAD, E2E and MIXER on the three built-in tasks: the paper's Fig. 5 in minutes, with a report.
 
     Stopped, it goes on where it was: finished runs are not run again.
     """
-    from seqmixer.experiments.demo import run_demo
+    from rich import print as show_table
 
-    run_demo(out, list(range(1, seeds + 1)), workers, as_json)
+    from seqmixer.experiments.demo import run_demo, table
+
+    page = run_demo(out, list(range(1, seeds + 1)), workers, markdown, this_command())
+    if as_json:
+        print((out / "grid.json").read_text())
+    else:
+        show_table(table(out))
+        print(f"Report: {page}")
 
 
 @app.command()
@@ -184,6 +194,10 @@ def lines(path: Path | None) -> Iterator[str]:
             raise DataError(f"standard input:{number}: not UTF-8 ({error.reason})") from None
 
 
+def this_command() -> str:
+    return shlex.join(["seqmixer", *sys.argv[1:]])
+
+
 def show(values: dict[str, object], text: str, as_json: bool) -> None:
     print(json.dumps(values) if as_json else text)
 
@@ -193,8 +207,7 @@ def main() -> None:
     try:
         app()
     except Interrupted as error:
-        again = shlex.join(["seqmixer", *sys.argv[1:]])
-        print(f"seqmixer: {error}; go on with: {again}", file=sys.stderr)
+        print(f"seqmixer: {error}; go on with: {this_command()}", file=sys.stderr)
         sys.exit(130)
     except SeqmixerError as error:
         print(f"seqmixer: {error}", file=sys.stderr)

@@ -183,7 +183,7 @@ class Config(Section):
     """The run's folder is OUT/name."""
     seed: int = Field(1, ge=0)
     """Of everything random: initial weights, order of the data, samples."""
-    data: DataConfig = DataConfig()
+    data: DataConfig = Field(default_factory=DataConfig)
     model: ModelConfig = ModelConfig()
     algorithm: AlgorithmConfig = AlgorithmConfig()
     reward: RewardConfig = RewardConfig()

@@ -22,7 +22,7 @@ from seqmixer.build import (
     build_task,
     forced_words,
 )
-from seqmixer.config import Config
+from seqmixer.config import TOYS, Config
 from seqmixer.data import Split, Task, Vocab, coverage
 from seqmixer.errors import RunError, unknown
 from seqmixer.evaluation import Evaluation, evaluate
@@ -65,7 +65,8 @@ class Run:
 def train(config: Config, out: Path = Path("runs"), progress: Progress | None = None) -> Run:
     """Train to the end and score the test split. Called again after a stop, it goes on; once done, it only loads."""
     folder, progress = out / config.name, progress or Silent()
-    config = same_config(folder, config)
+    config = located(config)
+    require_same_config(folder, config)
     task = build_task(config.data, saved_vocabs(folder))
     dimensions = Dimensions.of(task)
     torch.manual_seed(config.seed)
@@ -118,7 +119,13 @@ def read_config(folder: Path) -> Config:
     return Config.load(path)
 
 
-def same_config(folder: Path, config: Config) -> Config:
+def located(config: Config) -> Config:
+    """The config with its data folder in full, so that the run can be opened from anywhere."""
+    folder = "." if config.data.task in TOYS else str(Path(config.data.folder).resolve())
+    return config.model_copy(update={"data": config.data.model_copy(update={"folder": folder})})
+
+
+def require_same_config(folder: Path, config: Config) -> None:
     """A run goes on with the config it began with, or is another run."""
     if (folder / "config.toml").is_file():
         before = dict(settings(read_config(folder).model_dump()))
@@ -130,7 +137,6 @@ def same_config(folder: Path, config: Config) -> Config:
                 f"{folder} holds a run with {name} = {before.get(name)!r}, not {now[name]!r}; choose another name "
                 "(--set name=...), or delete the folder"
             )
-    return config
 
 
 def settings(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

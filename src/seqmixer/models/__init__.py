@@ -1,7 +1,7 @@
 """Everything that is a `SequenceModel`."""
 
 from seqmixer.models.encoders import AttentiveEncoder, Encoder, ImageEncoder, NoEncoder
-from seqmixer.models.recurrent import Cell, ElmanCell, GRUCell, LSTMCell, Recurrent, initialise
+from seqmixer.models.recurrent import Cell, ElmanCell, GRUCell, LSTMCell, Recurrent, initialise, step_by_step
 
 __all__ = [
     "AttentiveEncoder",
@@ -14,4 +14,5 @@ __all__ = [
     "NoEncoder",
     "Recurrent",
     "initialise",
+    "step_by_step",
 ]

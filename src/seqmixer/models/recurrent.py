@@ -134,12 +134,17 @@ class Recurrent(SequenceModel):
         return self.M_o(self.dropout(h)) + self.never  # Eq. 4: (..., H) -> (..., V)
 
     def unroll(self, words: Tensor, context: Context) -> Tensor:
-        state = self.start(context)
-        features = []
-        for x in self.embed(words).unbind(1):
-            h, state = self.step(x, state, context)
-            features.append(h)
-        return torch.stack(features, 1)  # (B, T, H)
+        return step_by_step(self, words, context)
+
+
+def step_by_step(model: SequenceModel, words: Tensor, context: Context) -> Tensor:
+    """`unroll` for models that can do no better than step after step.  (B, T) -> (B, T, H)"""
+    state = model.start(context)
+    features = []
+    for x in model.embed(words).unbind(1):
+        h, state = model.step(x, state, context)
+        features.append(h)
+    return torch.stack(features, 1)
 
 
 def initialise(model: nn.Module, std: float) -> None:

@@ -39,10 +39,11 @@ def load(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Read a checkpoint. If the machine died between the two renames of `save`, the one before is taken."""
     old = folder.with_name(folder.name + ".old")
     place = old if old.is_dir() and not folder.is_dir() else folder
+    for name in ("tensors.safetensors", "state.json"):
+        if not (place / name).is_file():
+            raise RunError(f"{folder}: no checkpoint here ({name} is missing)")
     try:
         return load_file(place / "tensors.safetensors"), json.loads((place / "state.json").read_text())
-    except FileNotFoundError as error:
-        raise RunError(f"{folder}: no checkpoint here ({Path(error.filename or place).name} is missing)") from None
     except (SafetensorError, json.JSONDecodeError, OSError) as error:
         raise RunError(f"{folder}: damaged checkpoint: {error}") from None
 

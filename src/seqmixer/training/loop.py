@@ -43,7 +43,7 @@ class Training:
         model: SequenceModel,
         algorithm: Algorithm,
         task: Task,
-        out: Path,
+        out: Path | str,
         *,
         epochs: int,
         settings: TrainingConfig | None = None,
@@ -56,14 +56,17 @@ class Training:
         self.evaluation = evaluation or EvaluationConfig()
         self.device = device(self.settings.device)
         self.model, self.algorithm = model.to(self.device), algorithm.to(self.device)
-        self.task, self.out, self.epochs, self.metric, self.seed = task, out, epochs, metric, seed
-        self.clock, self.means, self.log = Clock(), Means(), Log(out)
+        self.task, self.out, self.epochs, self.metric, self.seed = task, Path(out), epochs, metric, seed
+        self.clock, self.means, self.log = Clock(), Means(), Log(self.out)
         self.step = Step(self.model, self.algorithm, self.settings, self.clock)
         self.position = Position(rate=self.settings.lr)
         self.progress = progress or Silent()
 
     def run(self) -> Position:
-        """Train to the end. Ctrl-C saves and raises `Interrupted`; the same call then goes on."""
+        """Train to the end and leave the model with its best weights.
+
+        Ctrl-C saves and raises `Interrupted`; the same call then goes on.
+        """
         self.out.mkdir(parents=True, exist_ok=True)
         if checkpoint.exists(self.out / "last"):
             self.resume()
@@ -76,6 +79,7 @@ class Training:
                     self.epoch(interrupt)
             finally:
                 self.progress.stop()
+        self.load_best()
         return self.position
 
     @property
@@ -125,7 +129,7 @@ class Training:
         wrong = [name for name, value in train.items() if not math.isfinite(value)]
         if wrong:
             raise RunError(
-                f"{self.out}: epoch {position.epoch + 1}: {', '.join(wrong)} is not a finite number; the last "
+                f"{self.out}: epoch {position.epoch + 1}: not a finite number: {', '.join(wrong)}; the last "
                 "checkpoint is intact. Lower training.lr (or training.mixed_lr), or training.clip"
             )
         with self.clock.time("validate"):

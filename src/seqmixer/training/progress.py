@@ -58,7 +58,7 @@ class Terminal:
         self.looked = 0.0
 
     def note(self, line: str) -> None:
-        self.bar.console.print(line, highlight=False)
+        self.bar.console.print(line, highlight=False, soft_wrap=True)
 
     def epoch(self, epoch: int, epochs: int, stage: str, batch: int, total: int) -> None:
         self.bar.start()
@@ -77,7 +77,7 @@ class Terminal:
         valid = "  ".join(f"{name} {value:.2f}" for name, value in event["valid"].items())
         seconds = sum(event["seconds"].values())
         line = f"  epoch {event['epoch']:3}  {brief(event['train'])}  | valid: {valid}{' *' if event['best'] else '  '}"
-        self.bar.console.print(f"{line}  {seconds:.1f} s", highlight=False)
+        self.bar.console.print(f"{line}  {seconds:.1f} s", highlight=False, soft_wrap=True)
 
     def stop(self) -> None:
         self.bar.stop()

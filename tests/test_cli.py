@@ -1,0 +1,207 @@
+import json
+import re
+import subprocess
+import sys
+import time
+
+import pytest
+
+from seqmixer.cli import main
+
+TINY = [
+    "--set", "model.hidden=8", "--set", "training.batch_size=4", "--set", "training.lr=0.01",
+    "--set", "algorithm.xent_epochs=2", "--set", "algorithm.mixed_epochs=1", "--set", "algorithm.delta=3",
+]  # fmt: skip
+
+REWARD = '''
+def overlap(hypothesis: str, references: list[str]) -> float:
+    """A reward of five lines."""
+    written, wanted = set(hypothesis.split()), set(references[0].split())
+    return len(written & wanted) / len(wanted)
+
+def broken(hypothesis, references):
+    return float("nan")
+
+def raising(hypothesis, references):
+    raise ValueError("no idea")
+
+def shapely(hypothesis, references):
+    return [1.0, 2.0]
+'''
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Call the command line as a person would. -> exit code, standard output, standard error"""
+
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["seqmixer", *map(str, arguments)])
+        try:
+            main()
+            code = 0
+        except SystemExit as end:
+            code = end.code or 0
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+@pytest.fixture
+def config(tmp_path, monkeypatch):
+    """Two files of parallel text, a reward of one's own and a config, in the current folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    sys.modules.pop("own", None)
+    sources = ["a b c", "b c", "c d e a", "d", "e a b", "a c", "b d", "c e a"]
+    (tmp_path / "text.src").write_text("\n".join(sources) + "\n")
+    (tmp_path / "text.tgt").write_text("\n".join(" ".join(s.split()[::-1]) for s in sources) + "\n")
+    (tmp_path / "own.py").write_text(REWARD)
+    files = '["text.src", "text.tgt"]'
+    (tmp_path / "run.toml").write_text(
+        f'name = "mine"\n[data]\ntask = "text"\ntrain = {files}\nvalid = {files}\ntest = {files}\nlength = 6\n'
+    )
+    return tmp_path / "run.toml"
+
+
+def test_help_answers_at_once():
+    began = time.perf_counter()
+    done = subprocess.run([sys.executable, "-m", "seqmixer", "--help"], capture_output=True, text=True, check=True)
+    seconds = time.perf_counter() - began
+    assert "Train text generators on the score they are judged by" in done.stdout
+    assert (
+        seconds < 0.5
+        or "torch"
+        not in subprocess.run(
+            [sys.executable, "-X", "importtime", "-m", "seqmixer", "--help"], capture_output=True, text=True, check=True
+        ).stderr
+    )  # on a busy machine only the cause is tested: torch is not imported
+
+
+@pytest.mark.parametrize("command", ["train", "evaluate", "generate", "compare", "demo", "settings"])
+def test_every_command_explains_itself(run, command):
+    code, out, _ = run(command, "--help")
+    assert code == 0
+    assert f"seqmixer {command} " in out or command == "settings"
+
+
+def test_train_evaluate_generate_and_compare_on_own_text(run, config, tmp_path):
+    code, out, err = run("train", config, *TINY)
+    assert code == 0
+    assert out.startswith("runs/mine  bleu ")
+    assert "epochs 3-3: MIXER, XENT on the first s = 3 words, REINFORCE on the rest" in err
+    assert run("train", config, *TINY, "--set", "name=plain", "--set", "algorithm.name=xent")[0] == 0
+
+    code, out, _ = run("evaluate", "runs/mine", "--beam", 3, "--json")
+    scored = json.loads(out)
+    assert (code, scored["split"]) == (0, "test")
+    assert "|cut:6|beam:3|n:8|" in scored["signature"]
+
+    (tmp_path / "in.txt").write_text("a b\n\nunheard of\n")
+    code, out, _ = run("generate", "runs/mine", "in.txt")
+    assert code == 0
+    assert len(out.splitlines()) == 3
+    assert out.splitlines()[1] == ""  # lines stay aligned
+
+    code, out, _ = run("generate", "runs/mine", "in.txt", "--beam", 4, "--nbest", 3, "--json")
+    hypotheses = json.loads(out.splitlines()[0])["hypotheses"]
+    assert [len(hypotheses), sorted(hypotheses[0])] == [3, ["log_prob", "text"]]
+    assert hypotheses[0]["log_prob"] >= hypotheses[1]["log_prob"] >= hypotheses[2]["log_prob"]
+
+    code, out, _ = run("compare", "runs/plain", "runs/mine", "--json")
+    rows = json.loads(out)["runs"]
+    assert code == 0
+    assert [row["run"] for row in rows] == ["runs/plain", "runs/mine"]
+    assert 0 < rows[1]["p_value"] <= 1
+
+
+def test_samples_differ_by_seed_and_repeat_with_it(run, config):
+    run("train", config, *TINY)
+    (config.parent / "in.txt").write_text("a b c\n" * 20)
+    draws = [run("generate", "runs/mine", "in.txt", "--sample", "--seed", seed)[1] for seed in (1, 1, 2)]
+    assert draws[0] == draws[1] != draws[2]
+
+
+def test_generate_reads_standard_input(config, run):
+    run("train", config, *TINY)
+    command = [sys.executable, "-m", "seqmixer", "generate", "runs/mine"]
+    done = subprocess.run(command, input="a b\nb c\n", capture_output=True, text=True, check=True)
+    assert len(done.stdout.splitlines()) == 2
+    done = subprocess.run(command, input=b"a\n\xff\n", capture_output=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.decode() == "seqmixer: standard input:2: not UTF-8 (invalid start byte)\n"
+
+
+def test_a_function_of_strings_is_a_reward(run, config):
+    code, _, err = run("train", config, *TINY, "--set", "reward.name=own:overlap")
+    assert code == 0, err
+    events = [json.loads(line) for line in (config.parent / "runs/mine/log.jsonl").read_text().splitlines()]
+    assert 0 <= events[-1]["train"]["reward"] <= 1
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["model.hiden=3"], r"run.toml: unknown setting 'model.hiden'. Did you mean 'model.hidden'\? Known: .*"),
+        (['data.train=["no.src", "text.tgt"]'], r".*no.src: no such file"),
+        (['data.train=["text.src", "run.toml"]'],
+         r".*text.src has 8 lines but .*run.toml has 7 lines?; parallel files need equal counts|.*has 8 lines but .*"),
+        (["reward.name=own:broken"], r"reward '.*broken' returned nan for sequence \d+, '.*'; a reward is one finite number"),
+        (["reward.name=own:shapely"], r"reward '.*shapely' returned \[1.0, 2.0\] for sequence \d+, '.*'; a reward is one .*"),
+        (["reward.name=own:raising"], r"reward '.*raising' raised ValueError for sequence \d+, '.*': no idea"),
+        (["reward.name=own:overlop"], r"reward 'own:overlop': module 'own' has no 'overlop'. Did you mean 'overlap'\?"),
+        (["reward.name=blue"], r"reward.name = 'blue' is unknown; known are bleu, rouge2 and the path of a Python .*"),
+        (["training.start=nowhere"], r"training.start = 'nowhere': no model there; name the folder of a run"),
+    ],
+)  # fmt: skip
+def test_what_the_caller_can_mend_is_one_line_and_exit_code_2(run, config, overrides, message):
+    sets = [argument for override in overrides for argument in ("--set", override)]
+    code, out, err = run("train", config.name, *TINY, *sets)
+    assert (code, out) == (2, "")
+    assert re.fullmatch(f"seqmixer: ({message})", err.splitlines()[-1]), err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["evaluate", "nowhere"], "nowhere: not a run folder (no config.toml); `seqmixer train` makes one"),
+        (["evaluate", "runs/mine", "--split", "tset"], "unknown split 'tset'. Did you mean 'test'? Known: test, train, valid."),
+        (["generate", "runs/mine", "--nbest", "2"], "--nbest 2 needs --json: a line of text has room for one hypothesis"),
+        (["generate", "runs/mine", "in.txt", "--nbest", "2", "--json"],
+         "asked for the best 2 of a beam of 1; raise --beam to 2"),
+        (["generate", "runs/mine", "in.txt", "--beam", "2", "--sample"],
+         "asked for samples and for a beam of 2; choose one of the two"),
+        (["generate", "runs/mine", "image.npy"], "runs/mine is a model of lines of text, but was given image features, 3 a row"),
+        (["compare", "runs/mine"], "a comparison needs at least two runs, got 1"),
+        (["train", "run.toml", "--set", "model.hidden=9"],
+         "runs/mine holds a run with model.hidden = 8, not 9; choose another name (--set name=...), or delete the folder"),
+    ],
+)  # fmt: skip
+def test_wrong_use_of_a_run(run, config, arguments, message):
+    import numpy
+
+    run("train", config, *TINY)
+    (config.parent / "in.txt").write_text("a\n")
+    numpy.save(config.parent / "image.npy", numpy.zeros((2, 3), dtype=numpy.float32))
+    extra = TINY[2:] if arguments[0] == "train" else []
+    code, _, err = run(*arguments, *extra)
+    assert (code, err.splitlines()[-1]) == (2, f"seqmixer: {message}")
+
+
+def test_ctrl_c_says_how_to_go_on(run, config, monkeypatch):
+    import os
+    import signal
+
+    from seqmixer.training import Terminal
+
+    monkeypatch.setattr(Terminal, "batch", lambda self, means: os.kill(os.getpid(), signal.SIGINT))
+    code, _, err = run("train", "run.toml", *TINY)
+    assert code == 130
+    last = err.splitlines()[-1]
+    assert last.startswith(
+        "seqmixer: stopped in epoch 1 after 1 of 2 batches; saved in runs/mine/last; go on with: seqmixer train run.toml --set"
+    )
+    monkeypatch.undo()
+    monkeypatch.chdir(config.parent)
+    assert run("train", "run.toml", *TINY)[0] == 0

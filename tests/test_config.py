@@ -1,0 +1,86 @@
+import re
+import tomllib
+
+import pytest
+
+from seqmixer.config import Config, documentation
+from seqmixer.errors import ConfigError
+
+
+def load(tmp_path, text, *overrides):
+    path = tmp_path / "run.toml"
+    path.write_text(text)
+    return Config.load(path, overrides)
+
+
+def test_a_file_an_override_and_the_defaults_make_a_config(tmp_path):
+    config = load(tmp_path, 'name = "x"\n[model]\nhidden = 8\n', "model.layers=2", "reward.name=my:f", "data.folder=/d")
+    assert (config.name, config.model.hidden, config.model.layers) == ("x", 8, 2)
+    assert (config.reward.name, config.data.folder) == ("my:f", "/d")
+    assert config.training == Config().training
+
+
+def test_a_config_written_as_toml_reads_back_the_same(tmp_path):
+    config = load(tmp_path, "[training]\nmixed_lr = 1e-4\n[data]\ntrain = ['a b', 'c']\n")
+    assert load(tmp_path, config.toml()) == config
+
+
+def test_the_documentation_is_toml_with_every_default():
+    text = documentation()
+    assert Config.parse(tomllib.loads(text)) == Config()
+    for section, field in Config.model_fields.items():
+        for name in getattr(field.annotation, "model_fields", {section: field}):
+            assert re.search(rf"^(# )?{name} =", text, re.MULTILINE), name
+
+
+def test_the_data_folder_comes_from_the_environment(monkeypatch):
+    monkeypatch.setenv("SEQMIXER_DATA", "/somewhere")
+    assert Config().data.model_copy().folder == Config.parse({"data": {}}).data.folder == "/somewhere"
+
+
+MODEL = "model.dropout, model.hidden, model.init, model.layers, model.name, model.reading, model.window"
+
+
+@pytest.mark.parametrize(
+    ("text", "overrides", "message"),
+    [
+        ("[model]\nhiden = 3", [], f"unknown setting 'model.hiden'. Did you mean 'model.hidden'? Known: {MODEL}."),
+        ("", ["model.hiden=3"], f"unknown setting 'model.hiden'. Did you mean 'model.hidden'? Known: {MODEL}."),
+        ("[modle]", [], "unknown setting 'modle'. Did you mean 'model'? Known: algorithm, data, evaluation, model, name, "
+                        "reward, seed, training."),
+        ("[model]\nhidden = 0", [], "model.hidden = 0: Input should be greater than or equal to 1"),
+        ("[model]\nname = 'lstn'", [], "model.name = 'lstn': Input should be 'elman', 'lstm' or 'gru'"),
+        ("[model]\nwindow = 4", [], "model.window must be odd, so that it has a centre; got 4"),
+        ("[data]\ntask = 'text'\ntrain = ['a']", [],
+         "data.train names 1 files; with data.task = 'text' it names a source file and at least one reference file"),
+        ("[algorithm]\nannealing = 'exponential'", [],
+         "algorithm.annealing_k must be below 1 with exponential, got 20.0"),
+        ("[algorithm]\nannealing = 'inverse-sigmoid'\nannealing_k = 0.5", [],
+         "algorithm.annealing_k must be at least 1 with inverse-sigmoid, got 0.5"),
+        ("model = 3", [], "model = 3: Input should be a valid dictionary or instance of ModelConfig"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_config_is_one_clear_line(tmp_path, text, overrides, message):
+    with pytest.raises(ConfigError) as error:
+        load(tmp_path, text, *overrides)
+    assert str(error.value) == f"{tmp_path / 'run.toml'}: {message}"
+
+
+def test_a_file_that_is_not_there_or_not_toml(tmp_path):
+    with pytest.raises(ConfigError, match=re.escape("no.toml: no such file; configs end in .toml")):
+        Config.load(tmp_path / "no.toml")
+    with pytest.raises(ConfigError, match=re.escape("run.toml: not TOML: ")):
+        load(tmp_path, "a = = 3")
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("model.hidden", "--set 'model.hidden': write NAME=VALUE, for example model.hidden=512"),
+        ("name.x=3", "--set 'name.x=3': 'name' is a setting, not a table of settings"),
+    ],
+)
+def test_an_override_of_the_wrong_form(tmp_path, override, message):
+    with pytest.raises(ConfigError) as error:
+        load(tmp_path, "name = 'x'", override)
+    assert str(error.value) == message

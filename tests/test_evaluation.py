@@ -1,0 +1,54 @@
+import math
+
+import pytest
+import sacrebleu
+import torch
+from torch.nn import functional as F
+
+from seqmixer.data import batches, text_task
+from seqmixer.decoding import generate, greedy, shift
+from seqmixer.evaluation import evaluate, perplexity
+from seqmixer.models import AttentiveEncoder, ElmanCell, Recurrent
+from seqmixer.rewards import BLEU
+
+
+@pytest.fixture
+def task():
+    words = ["a", "b", "c", "d"]
+    sources = [" ".join(words[(i + k * k) % 4] for k in range(2 + i % 5)) for i in range(30)]
+    references = [[source, " ".join(reversed(source.split()))] for source in sources]
+    return text_task("copy", *[(sources, references)] * 3, length=8)
+
+
+@pytest.fixture
+def model(task):
+    return Recurrent(ElmanCell, AttentiveEncoder(len(task.source_vocab), 12, positions=8), len(task.target_vocab), 12)
+
+
+def test_the_score_is_sacrebleus_on_the_same_text(task, model):
+    model.M_o.bias.data[2] = -1.0  # long enough outputs for 4-grams
+    result = evaluate(model, task, task.test, BLEU, batch_size=7)
+    references = list(zip(*(meta["references"] for meta in task.test.meta), strict=True))
+    theirs = sacrebleu.corpus_bleu(
+        result.hypotheses, references, tokenize="none", smooth_method="none", force=True, use_effective_order=False
+    )
+    assert result.score == pytest.approx(theirs.score, abs=1e-4)
+    assert result.statistics.shape == (30, 10)
+    assert result.signature.startswith(BLEU.signature + "|cut:8|beam:1|n:30|seqmixer:")
+
+
+def test_hypotheses_are_those_of_greedy_search_whatever_the_batch(task, model):
+    (batch,) = batches(task.test, 30, task.length, seed=0, epoch=0, shuffle=False)
+    words = generate(
+        model, batch.source, torch.zeros(30, 8, dtype=torch.long), torch.zeros(30, 8, dtype=torch.bool), greedy
+    )
+    expected = [task.target_vocab.decode(row) for row in words.tolist()]
+    for size in (1, 4, 30):
+        assert evaluate(model, task, task.test, BLEU, batch_size=size).hypotheses == expected
+
+
+def test_perplexity_is_that_of_torchs_cross_entropy(task, model):
+    (batch,) = batches(task.test, 30, task.length, seed=0, epoch=0, shuffle=False)
+    o = model.logits(model.unroll(shift(batch.target), model.encode(batch.source)))
+    expected = F.cross_entropy(o.flatten(0, 1), batch.target.flatten(), ignore_index=0)
+    assert perplexity(model, task, task.test, batch_size=7) == pytest.approx(math.exp(expected.item()), rel=1e-5)

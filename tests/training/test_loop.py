@@ -1,0 +1,216 @@
+import dataclasses
+import math
+import os
+import re
+import signal
+
+import pytest
+import torch
+
+from seqmixer.algorithms import Algorithm, Dad, LinearBaseline, Mixer, Stage, Xent
+from seqmixer.config import TrainingConfig
+from seqmixer.data import text_task
+from seqmixer.errors import Interrupted, RunError
+from seqmixer.models import AttentiveEncoder, LSTMCell, Recurrent
+from seqmixer.rewards import sentence_bleu
+from seqmixer.schedules import decayed
+from seqmixer.training import Silent, Training, checkpoint, epochs, read_log
+from seqmixer.types import Loss
+
+SETTINGS = TrainingConfig(batch_size=4, lr=0.01)
+
+
+@pytest.fixture
+def task():
+    """Nine short sentences to be read backwards."""
+    words = "a b c d e".split()
+    sources = [" ".join(words[(i * k) % 5] for k in range(1, 2 + i % 4)) for i in range(9)]
+    pairs = sources, [[" ".join(reversed(source.split()))] for source in sources]
+    return text_task("reverse", pairs, pairs, pairs, length=6)
+
+
+def model_for(task, dropout=0.2):
+    torch.manual_seed(3)
+    encoder = AttentiveEncoder(len(task.source_vocab), 8, positions=8)
+    return Recurrent(LSTMCell, encoder, len(task.target_vocab), 8, dropout=dropout)
+
+
+def mixer_for(model, forced):
+    return Mixer(sentence_bleu, LinearBaseline(model.features), 6, forced)
+
+
+def training(task, out, forced=(6, 6, 3, 0), settings=SETTINGS, **kwargs):
+    model = model_for(task)
+    return Training(model, mixer_for(model, forced), task, out, epochs=len(forced), settings=settings, **kwargs)
+
+
+class StopAt(Silent):
+    """Presses Ctrl-C after so many batches."""
+
+    def __init__(self, batches):
+        self.left = batches
+
+    def batch(self, means):
+        self.left -= 1
+        if self.left == 0:
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def without_seconds(folder):
+    return [{k: v for k, v in event.items() if k != "seconds"} for event in read_log(folder)]
+
+
+@pytest.mark.parametrize("batches", [1, 3, 4, 8, 11], ids=lambda n: f"stopped after {n} batches")
+@pytest.mark.parametrize("mixed_lr", [None, 0.003])
+def test_resumed_run_equals_uninterrupted_bit_for_bit(task, tmp_path, batches, mixed_lr):
+    settings = SETTINGS.model_copy(update={"mixed_lr": mixed_lr})
+    training(task, tmp_path / "whole", settings=settings).run()
+    with pytest.raises(Interrupted):
+        training(task, tmp_path / "parts", settings=settings, progress=StopAt(batches)).run()
+    training(task, tmp_path / "parts", settings=settings).run()
+
+    for place in ("last", "best"):
+        whole, _ = checkpoint.load(tmp_path / "whole" / place)
+        parts, _ = checkpoint.load(tmp_path / "parts" / place)
+        assert whole.keys() == parts.keys()
+        for name in whole:
+            assert torch.equal(whole[name], parts[name]), name
+    assert without_seconds(tmp_path / "whole") == without_seconds(tmp_path / "parts")
+
+
+def test_an_interrupted_run_says_where_it_stopped(task, tmp_path):
+    with pytest.raises(
+        Interrupted, match=re.escape(f"stopped in epoch 2 after 1 of 3 batches; saved in {tmp_path / 'last'}")
+    ):
+        training(task, tmp_path, progress=StopAt(4)).run()
+
+
+def test_a_finished_run_is_not_trained_again(task, tmp_path):
+    training(task, tmp_path).run()
+    before = (tmp_path / "log.jsonl").read_bytes()
+    assert training(task, tmp_path, progress=StopAt(1)).run().epoch == 4
+    assert (tmp_path / "log.jsonl").read_bytes() == before
+
+
+def test_epochs_that_died_unsaved_are_forgotten_by_the_log(task, tmp_path):
+    training(task, tmp_path, forced=(6, 6)).run()
+    with (tmp_path / "log.jsonl").open("a") as file:
+        file.write('{"event": "epoch", "epoch": 3, "samples": [], "stage": "lost"}\n{"event": "ep')
+    training(task, tmp_path, forced=(6, 6, 3)).run()
+    assert [event["epoch"] for event in read_log(tmp_path)] == [1, 2, 3]
+    assert "lost" not in (tmp_path / "samples.txt").read_text()
+
+
+def test_best_is_the_epoch_with_the_highest_validation_score_and_is_left_in_the_model(task, tmp_path):
+    run = training(task, tmp_path, forced=(6,) * 12)
+    position = run.run()
+    scores = [event["valid"]["bleu"] for event in epochs(read_log(tmp_path))]
+    assert position.best == max(scores)
+    assert position.best_epoch == 1 + scores.index(max(scores))
+    weights, state = checkpoint.load(tmp_path / "best")
+    assert state == {"epoch": position.best_epoch, "score": position.best}
+    for name, weight in run.model.state_dict().items():
+        assert torch.equal(weight, weights[name])
+
+
+def test_the_log_tells_what_sequence_level_training_needs_to_be_watched_by(task, tmp_path):
+    training(task, tmp_path).run()
+    xent, _, _, reinforce = epochs(read_log(tmp_path))
+    assert set(xent["train"]) == {"xent", "loss", "gradient"}
+    assert set(reinforce["train"]) == {
+        "reward", "reward_spread", "advantage", "baseline_error", "entropy", "length_ratio", "cut", "loss", "gradient",
+    }  # fmt: skip
+    assert set(reinforce["valid"]) == {"perplexity", "bleu"}
+    assert set(reinforce["seconds"]) == {"sample", "score", "reward", "backward", "validate"}
+    assert all(seconds >= 0 for seconds in reinforce["seconds"].values())
+    assert xent["samples"][0].keys() == {"source", "reference", "hypothesis"}
+    assert (
+        "== epoch 4: MIXER, XENT on the first s = 0 words, REINFORCE on the rest"
+        in (tmp_path / "samples.txt").read_text()
+    )
+
+
+def test_mixed_stages_start_from_the_best_model_with_a_rate_of_their_own(task, tmp_path):
+    run = training(task, tmp_path, settings=SETTINGS.model_copy(update={"mixed_lr": 0.002}))
+    seen = {}
+
+    class Watch(Silent):
+        def epoch(self, epoch, epochs, stage, batch, total):
+            if epoch == 3:
+                seen["weights"] = {name: value.clone() for name, value in run.model.state_dict().items()}
+                seen["memory"] = dict(run.step.optimizer.state)
+                seen["best"], _ = checkpoint.load(tmp_path / "best")
+
+    run.progress = Watch()
+    run.run()
+    assert [event["rate"] for event in epochs(read_log(tmp_path))] == [0.01, 0.01, 0.002, 0.002]
+    assert seen["memory"] == {}
+    for name, weight in seen["best"].items():
+        assert torch.equal(seen["weights"][name], weight)
+
+
+def test_sgd_rate_follows_the_released_rule_and_ends_the_run(task, tmp_path):
+    settings = TrainingConfig(batch_size=4, optimizer="sgd", lr=3.0, decay=1.2, min_lr=2.0)
+    model = model_for(task)
+    Training(model, Xent(), task, tmp_path, epochs=200, settings=settings).run()
+    events = epochs(read_log(tmp_path))
+    rate, best = 3.0, math.inf
+    for event in events:
+        assert event["rate"] == rate
+        entropy = math.log(event["valid"]["perplexity"])
+        rate, best = decayed(rate, entropy, best), min(best, entropy)
+    assert rate < 2.0
+    assert len(events) < 200
+
+
+def test_the_gradient_norm_is_clipped_and_the_baseline_does_not_count(task, tmp_path):
+    settings = TrainingConfig(batch_size=9, optimizer="sgd", lr=1.0, clip=0.01)
+    model = model_for(task, dropout=0.0)
+    run = Training(model, mixer_for(model, [2]), task, tmp_path, epochs=1, settings=settings)
+    run.algorithm.reward = lambda rollout: 1000.0 + torch.zeros(len(rollout.words))  # a huge baseline error
+    before = [parameter.detach().clone() for parameter in model.parameters()]
+    run.step(next(iter_batches(task)), 0)
+    moved = torch.stack([(p - q).norm() for p, q in zip(model.parameters(), before, strict=True)]).norm()
+    assert moved.item() == pytest.approx(0.01, rel=1e-3)  # lr * clip: all of it the model's
+
+
+def iter_batches(task):
+    from seqmixer.data import batches
+
+    return batches(task.train, 9, task.length, seed=1, epoch=0)
+
+
+class Broken(Algorithm):
+    def forward(self, model, batch, epoch):
+        loss = Xent()(model, batch, epoch)
+        return dataclasses.replace(loss, value=loss.value * math.nan) if epoch else loss
+
+    def stage(self, epoch):
+        return Stage("broken", sampled=False)
+
+
+def test_a_loss_that_is_not_finite_stops_the_run_and_leaves_the_last_checkpoint(task, tmp_path):
+    with pytest.raises(RunError) as error:
+        Training(model_for(task), Broken(), task, tmp_path, epochs=2, settings=SETTINGS).run()
+    assert str(error.value) == (
+        f"{tmp_path}: epoch 2: not a finite number: xent, loss, gradient; the last checkpoint is intact. Lower training.lr "
+        "(or training.mixed_lr), or training.clip"
+    )
+    weights, state = checkpoint.load(tmp_path / "last")
+    assert state["epoch"] == 1
+    assert all(tensor.isfinite().all() for name, tensor in weights.items() if name.startswith("model"))
+
+
+def test_dad_logs_its_coin(task, tmp_path):
+    Training(model_for(task), Dad([1.0, 0.25]), task, tmp_path, epochs=2, settings=SETTINGS).run()
+    assert [event["train"]["truth"] for event in epochs(read_log(tmp_path))] == [1.0, 0.25]
+
+
+def test_a_device_that_is_not_there_is_one_clear_line(task, tmp_path):
+    settings = SETTINGS.model_copy(update={"device": "tpu9"})
+    with pytest.raises(RunError, match=re.escape("training.device = 'tpu9' cannot be used here: ")):
+        Training(model_for(task), Xent(), task, tmp_path, epochs=1, settings=settings)
+
+
+def test_loss_without_metrics_is_enough():
+    assert Loss(torch.tensor(1.0)).metrics == {}
