@@ -72,7 +72,7 @@ def train(config: Config, out: Path = Path("runs"), progress: Progress | None = 
     torch.manual_seed(config.seed)
     model = build_model(config.model, dimensions)
     if config.training.start is not None:
-        start_from(model, Path(config.training.start))
+        start_from(model, task, Path(config.training.start))
     reward = build_reward(config.reward, task.target_vocab)
     algorithm = build_algorithm(config.algorithm, reward, model.features, task.length)
     epochs = config.training.epochs or len(forced_words(config.algorithm, task.length))
@@ -165,10 +165,15 @@ def write_identity(folder: Path, config: Config, task: Task, dimensions: Dimensi
     task.target_vocab.save(folder / "target.vocab")
 
 
-def start_from(model: SequenceModel, folder: Path) -> None:
-    """Give a new model the best weights of another run, which must have the same shape and vocabulary."""
+def start_from(model: SequenceModel, task: Task, folder: Path) -> None:
+    """Give a new model the best weights of another run, which must have the same shape and vocabularies."""
     if not checkpoint.exists(folder / "best"):
         raise RunError(f"training.start = {str(folder)!r}: no model there; name the folder of a run")
+    if saved_vocabs(folder) != (task.source_vocab, task.target_vocab):
+        raise RunError(
+            f"training.start = {str(folder)!r}: its vocabularies are not those of this run's data; the same id would "
+            "be another word. Train on the same data"
+        )
     checkpoint.load_weights(model, checkpoint.load(folder / "best")[0], folder / "best")
 
 

@@ -1,0 +1,157 @@
+"""Is one run better than another, or only luckier with its test sentences? Paired bootstrap (Koehn, 2004)."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from rich.markup import escape
+from rich.table import Table
+from torch import Tensor
+
+from seqmixer.build import build_metric
+from seqmixer.errors import RunError
+from seqmixer.rewards import Metric
+from seqmixer.runs import Run, named_split
+
+CHUNK = 8_000_000  # counts gathered at once: 32 MB of float32
+
+
+@dataclass(frozen=True)
+class Significance:
+    """Two systems on the same sentences; `difference` is that of the second to the first."""
+
+    scores: tuple[float, float]
+    difference: float
+    interval: tuple[float, float]  # 95 % of the differences of the resampled corpora lie in it
+    p_value: float
+    samples: int
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One run in a comparison."""
+
+    run: str
+    score: float
+    difference: float | None = None  # to the reference run, which has none
+    low: float | None = None
+    high: float | None = None
+    p_value: float | None = None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Runs on the same sentences; the first is the reference run of all others."""
+
+    metric: str
+    split: str
+    signature: str
+    runs: Sequence[Compared]
+
+
+def compare(runs: Sequence[Run], split: str = "test", beam: int = 1, length_penalty: float = 0.0) -> Comparison:
+    """Decode a split with every run, and test each against the first."""
+    if len(runs) < 2:
+        raise RunError(f"a comparison needs at least two runs, got {len(runs)}")
+    first, *others = runs
+    for other in others:
+        require_same_yardstick(first, other, split)
+    metric = build_metric(first.config.evaluation.metric)
+    reference = first.evaluate(split, beam, length_penalty)
+    rows = [Compared(str(first.folder), reference.score)]
+    for other in others:
+        evaluation = other.evaluate(split, beam, length_penalty)
+        found = paired_bootstrap(metric, reference.statistics, evaluation.statistics)
+        rows.append(
+            Compared(str(other.folder), evaluation.score, found.difference, *found.interval, p_value=found.p_value)
+        )
+    return Comparison(metric.name, split, reference.signature, rows)
+
+
+def require_same_yardstick(first: Run, other: Run, split: str) -> None:
+    """Refuse runs whose scores are not of one kind, before anything is decoded."""
+    pair = f"{first.folder} and {other.folder} cannot be compared:"
+    metrics = first.config.evaluation.metric, other.config.evaluation.metric
+    if metrics[0] != metrics[1]:
+        raise RunError(f"{pair} one is scored by {metrics[0]}, the other by {metrics[1]} (evaluation.metric)")
+    if first.dimensions.length != other.dimensions.length:
+        lengths = f"T = {first.dimensions.length} words, the other's at T = {other.dimensions.length}"
+        raise RunError(f"{pair} the references of one are cropped at {lengths} (data.length)")
+    if metrics[0] == "rouge2" and first.target_vocab != other.target_vocab:  # BLEU's n-grams count, known or not
+        raise RunError(f"{pair} ROUGE leaves out unknown words, and their target vocabularies differ")
+    if first.config.data != other.config.data and references(first, split) != references(other, split):
+        raise RunError(f"{pair} their references in the {split} split differ; train both on the same data")
+
+
+def references(run: Run, split: str) -> list[list[str]]:
+    return [list(meta["references"]) for meta in named_split(run.task(), split).meta]
+
+
+def paired_bootstrap(metric: Metric, a: Tensor, b: Tensor, samples: int = 1000, seed: int = 1) -> Significance:
+    """Score both systems on corpora of n sentences drawn with replacement, the same for both.  (n, S), (n, S)
+
+    The 95 % interval leaves out the lowest and the highest fortieth of the differences, as sacreBLEU's does.
+    """
+    if a.shape != b.shape:
+        shapes = f"{tuple(a.shape)} and {tuple(b.shape)}"
+        raise RunError(f"a paired test needs both systems' counts of the same sentences, got rows of shape {shapes}")
+    drawn = [resampled(metric, a, b, indices) for indices in draws(len(a), samples, a.shape[1], seed)]
+    differences = torch.cat(drawn)  # (samples,)
+    scores = float(metric.corpus(a)), float(metric.corpus(b))
+    ordered = differences.sort().values
+    edge = samples // 40
+    return Significance(
+        scores,
+        difference=scores[1] - scores[0],
+        interval=(float(ordered[edge]), float(ordered[samples - edge - 1])),
+        p_value=p_value(differences, scores[1] - scores[0]),
+        samples=samples,
+    )
+
+
+def draws(sentences: int, samples: int, counts: int, seed: int) -> Iterator[Tensor]:
+    """Which sentences are in each resampled corpus, a few corpora at a time.  -> (c, n)"""
+    generator = torch.Generator().manual_seed(seed)
+    size = max(1, CHUNK // (sentences * counts))
+    for start in range(0, samples, size):
+        yield torch.randint(sentences, (min(size, samples - start), sentences), generator=generator)
+
+
+def resampled(metric: Metric, a: Tensor, b: Tensor, indices: Tensor) -> Tensor:
+    """The difference of b to a on each resampled corpus.  (n, S), (n, S), (c, n) -> (c,)"""
+    return metric.corpus(b[indices]) - metric.corpus(a[indices])
+
+
+def p_value(differences: Tensor, difference: float) -> float:
+    """sacreBLEU's p-value of the paired bootstrap (Riezler and Maxwell, 2005).  (samples,)
+
+    d_i = |difference on resample i|,   p = (1 + #{i : d_i - mean(d) >= |difference|}) / (1 + samples)
+
+    sacreBLEU has > for >=, which gives two equal systems the smallest p there is; else the two agree.
+
+    >>> p_value(torch.zeros(1000), 0.0)
+    1.0
+    """
+    d = differences.abs()
+    beyond = int((d - d.mean() >= abs(difference)).sum())
+    return (1 + beyond) / (1 + len(d))
+
+
+def as_rows(comparison: Comparison) -> list[dict[str, Any]]:
+    """A dict for each run: run, score, difference, low, high, p_value."""
+    return [asdict(row) for row in comparison.runs]
+
+
+def as_table(comparison: Comparison) -> Table:
+    """For the terminal, above the signature."""
+    table = Table(box=None, pad_edge=False)
+    table.add_column("run", overflow="fold")
+    for title in (comparison.metric, "difference", "95 % interval", "p"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for row in comparison.runs:
+        cells = [escape(row.run), f"{row.score:.2f}"]
+        if row.difference is not None:
+            cells += [f"{row.difference:+.2f}", f"{row.low:+.2f} .. {row.high:+.2f}", f"{row.p_value:.3f}"]
+        table.add_row(*cells)
+    return table

@@ -1,0 +1,28 @@
+"""The best score a built-in task allows: what a predictor would get that knows the true distribution of references."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from seqmixer.build import build_metric, build_reward, build_task
+from seqmixer.config import Config
+from seqmixer.data import batches, toy
+from seqmixer.types import Rollout
+
+
+def best_score(config: Config) -> float:
+    """The test score of writing, for each source, the sentence with the highest expected reward."""
+    task, metric = build_task(config.data), build_metric(config.evaluation.metric)
+    reward, vocab = build_reward(config.reward, task.target_vocab), task.target_vocab
+
+    def rewards(hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:
+        return reward(Rollout(rows(hypotheses), rows(references).unsqueeze(1))).tolist()
+
+    def rows(sentences: Sequence[str]) -> Tensor:
+        ids = [torch.tensor(vocab.encode(sentence)) for sentence in sentences]
+        return torch.nn.utils.rnn.pad_sequence(ids, batch_first=True)  # (n, longest); PAD is 0
+
+    words = rows(toy.best_outputs(task.test, rewards))
+    (everything,) = batches(task.test, len(task.test), task.length, seed=0, epoch=0, shuffle=False)
+    return float(metric.corpus(metric.statistics(words, everything.references)))

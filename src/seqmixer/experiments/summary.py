@@ -1,0 +1,191 @@
+"""grid.json to the numbers of a table: tasks x methods, mean and deviation over seeds, gains over XENT (Fig. 5)."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+from seqmixer.errors import RunError
+
+LABELS = {"base": "base", "xent": "XENT", "dad": "DAD", "e2e": "E2E", "mixer": "MIXER"}
+NBSP = "\N{NO-BREAK SPACE}"
+METRICS = {"bleu": "BLEU", "rouge2": "ROUGE-2"}
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of one run."""
+
+    task: str
+    method: str
+    seed: int
+    score: float  # of the test split
+    valid: float  # the best validation score
+    seconds: float
+    folder: Path
+    signature: str
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A folder of runs: every task with every method and seed, and the base that the methods start from."""
+
+    tasks: Sequence[str]
+    methods: Sequence[str]
+    seeds: Sequence[int]
+    best: Mapping[str, float | None]  # by task: the best possible test score, where it is known
+    published: Mapping[str, Mapping[str, float]]  # by the paper's task and method
+    seconds: float
+    machine: str
+    results: Mapping[tuple[str, str], Sequence[Result]]  # by task and method: one for each seed, in order
+    metrics: Mapping[str, str]  # by task
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One method on one task."""
+
+    scores: Sequence[float]  # by seed
+    mean: float
+    deviation: float | None  # over seeds; None with one
+    ratio: float | None  # mean over seeds of score / XENT's score; None where XENT scores 0
+    ratios: Sequence[float]  # by seed
+    gain: float  # mean over seeds of score - XENT's score
+    gain_deviation: float | None  # over seeds; None with one
+
+    @property
+    def clear(self) -> bool:
+        """Whether the difference to XENT is larger than its spread. One seed has no spread to hold it against."""
+        return self.gain_deviation is not None and abs(self.gain) > self.gain_deviation
+
+
+@dataclass(frozen=True)
+class Row:
+    """One task."""
+
+    task: str
+    metric: str
+    best: float | None
+    cells: Mapping[str, Cell]  # by method
+    winner: str | None  # the method with the highest mean, if its gain over XENT is clear
+
+
+def read_grid(folder: Path) -> Grid:
+    """Read FOLDER/grid.json, and refuse one that lacks a run."""
+    path = folder / "grid.json"
+    if not path.is_file():
+        raise RunError(f"{folder}: not a grid folder (no grid.json)")
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        results = [read_result(folder, entry) for entry in values["results"]]
+        grid = Grid(
+            values["tasks"],
+            values["methods"],
+            values["seeds"],
+            best=values.get("best") or {},
+            published=values.get("published") or {},
+            seconds=values["seconds"],
+            machine=values["machine"],
+            results={(r.task, r.method): by_seed(results, r.task, r.method) for r in results},
+            metrics={r.task: read_metric(r.folder) for r in results},
+        )
+    except json.JSONDecodeError as error:
+        raise RunError(f"{path}:{error.lineno}: not JSON; the grid is damaged") from None
+    except KeyError as error:
+        raise RunError(f"{path}: {error} is missing; the grid is damaged") from None
+    require_complete(grid, path)
+    return grid
+
+
+def read_result(folder: Path, entry: Mapping[str, Any]) -> Result:
+    return Result(
+        entry["task"],
+        entry["method"],
+        entry["seed"],
+        entry["score"],
+        entry["valid"],
+        entry["seconds"],
+        folder / entry["run"],
+        entry["signature"],
+    )
+
+
+def read_metric(run: Path) -> str:
+    path = run / "scores.json"
+    if not path.is_file():
+        raise RunError(f"{path}: no such file, though grid.json names the run")
+    return json.loads(path.read_text(encoding="utf-8"))["metric"]
+
+
+def by_seed(results: Sequence[Result], task: str, method: str) -> list[Result]:
+    return sorted((r for r in results if (r.task, r.method) == (task, method)), key=lambda r: r.seed)
+
+
+def require_complete(grid: Grid, path: Path) -> None:
+    if not {"xent", "mixer"} <= set(grid.methods):
+        raise RunError(f"{path}: methods are {', '.join(grid.methods)}; a report needs xent and mixer among them")
+    for task in grid.tasks:
+        for method in ("base", *grid.methods):
+            seeds = [r.seed for r in grid.results.get((task, method), [])]
+            if seeds != sorted(grid.seeds):
+                wanted = ", ".join(map(str, sorted(grid.seeds)))
+                got = ", ".join(map(str, seeds)) or "none"
+                raise RunError(f"{path}: {task} with {method} has results for seeds {got}, not for {wanted}")
+
+
+def rows(grid: Grid) -> list[Row]:
+    """The table of Fig. 5, left: a row for each task."""
+    return [row(grid, task) for task in grid.tasks]
+
+
+def row(grid: Grid, task: str) -> Row:
+    scores = {method: [r.score for r in grid.results[task, method]] for method in grid.methods}
+    cells = {method: cell(scores[method], scores["xent"]) for method in grid.methods}
+    highest = max(cells, key=lambda method: cells[method].mean)
+    winner = highest if cells[highest].clear else None  # XENT itself never is: its gain is 0
+    return Row(task, METRICS[grid.metrics[task]], grid.best.get(task), cells, winner)
+
+
+def cell(scores: Sequence[float], xent: Sequence[float]) -> Cell:
+    """Scores of a method and of XENT with the same seeds, hence from the same bases: gains are paired.
+
+    >>> found = cell([12.0, 12.4], xent=[10.0, 10.0])
+    >>> f"{found.mean:.1f} {found.deviation:.2f} {found.ratio:.2f} {found.clear}"
+    '12.2 0.28 1.22 True'
+    """
+    gains = [score - reference for score, reference in zip(scores, xent, strict=True)]
+    ratios = [score / reference for score, reference in zip(scores, xent, strict=True)] if all(xent) else []
+    several = len(scores) > 1
+    return Cell(
+        scores,
+        mean(scores),
+        deviation=stdev(scores) if several else None,
+        ratio=mean(ratios) if ratios else None,
+        ratios=ratios,
+        gain=mean(gains),
+        gain_deviation=stdev(gains) if several else None,
+    )
+
+
+def headline(table: Sequence[Row]) -> str:
+    """What was found, in a sentence."""
+    higher = [row.task for row in table if row.cells["mixer"].gain > 0]
+    return f"MIXER scores higher than XENT on {len(higher)} of {len(table)} tasks."
+
+
+def details(table: Sequence[Row], seeds: int) -> str:
+    """By how much, and how far to trust it."""
+    found = "; ".join(map(finding, table))
+    if seeds == 1:
+        return f"{found}. One seed: how far chance reaches is not known."
+    clear = [row.task for row in table if row.cells["mixer"].clear]
+    where = f"on {', '.join(clear)}" if clear else "on no task"
+    return f"{found}. The difference is larger than its deviation over {seeds} seeds {where}."
+
+
+def finding(row: Row) -> str:
+    mixer, xent = row.cells["mixer"].mean, row.cells["xent"].mean
+    change = f" ({100 * (mixer / xent - 1):+.1f}{NBSP}%)".replace("-", "−") if xent else ""
+    return f"{row.task}: {row.metric} {mixer:.2f} against {xent:.2f}{change}"
