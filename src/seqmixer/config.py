@@ -29,11 +29,11 @@ class DataConfig(Section):
     """A built-in task, parallel text files, or image features with captions."""
     folder: str = Field(default_factory=lambda: os.environ.get("SEQMIXER_DATA", "."))
     """Where the files below are. Default: the variable SEQMIXER_DATA, or else the current folder."""
-    train: list[str] = []
+    train: tuple[str, ...] = ()
     """text: the source file, then one or more reference files, plain or .gz, aligned line by line."""
-    valid: list[str] = []
+    valid: tuple[str, ...] = ()
     """text: the same for the validation split."""
-    test: list[str] = []
+    test: tuple[str, ...] = ()
     """text: the same for the test split."""
     source: bool = True
     """text: whether there is a source file; false trains a plain language model."""
@@ -65,7 +65,7 @@ class DataConfig(Section):
         if self.task == "text":
             least = 2 if self.source else 1
             for split in ("train", "valid", "test"):
-                names: list[str] = vars(self)[split]
+                names: tuple[str, ...] = vars(self)[split]
                 if len(names) < least:
                     shape = "a source file and at least one reference file" if self.source else "at least one file"
                     raise ValueError(f"data.{split} names {len(names)} files; with data.task = 'text' it names {shape}")
@@ -159,14 +159,14 @@ class TrainingConfig(Section):
     """With decay above 1: stop when the rate falls below this."""
     clip: float = Field(10.0, gt=0)
     """Gradients are re-scaled when their norm is above this."""
-    baseline_lr: float = Field(1e-3, gt=0)
+    baseline_lr: float = Field(5e-3, gt=0)
     """Learning rate of the expected-reward regressor, which has an Adam of its own."""
     start: str | None = None
     """The folder of a run whose best model this one starts from."""
     samples: int = Field(4, ge=0)
     """How many validation sentences are written down each epoch."""
     device: str = "auto"
-    """cpu, cuda, cuda:1, mps, ...; auto takes an accelerator if there is one."""
+    """A device of torch, such as cpu; auto takes an accelerator if there is one."""
 
 
 class EvaluationConfig(Section):

@@ -17,7 +17,7 @@ def cross_entropy(logits: Tensor, words: Tensor, mask: Tensor) -> Tensor:
         words: (B, T) w, the reference.
         mask: (B, T) true on the steps that count.
     """
-    return -(log_prob(logits, words) * mask).sum()
+    return -torch.where(mask, log_prob(logits, words), 0).sum()
 
 
 def policy_gradient(logits: Tensor, words: Tensor, advantage: Tensor, mask: Tensor) -> Tensor:
@@ -31,12 +31,12 @@ def policy_gradient(logits: Tensor, words: Tensor, advantage: Tensor, mask: Tens
         advantage: (B, T) r - rbar_t; treated as a constant.
         mask: (B, T) true on the steps that the model wrote, up to and including EOS.
     """
-    return -(log_prob(logits, words) * advantage.detach() * mask).sum()
+    return -torch.where(mask, log_prob(logits, words) * advantage.detach(), 0).sum()
 
 
 def baseline_error(r_bar: Tensor, r: Tensor, mask: Tensor) -> Tensor:
     """||rbar_t - r||^2 (Sec. 3.2.1), what the linear regressor is trained by.  (B, T), (B,), (B, T) -> ()"""
-    return ((r_bar - r.detach().unsqueeze(-1)).square() * mask).sum()
+    return torch.where(mask, (r_bar - r.detach().unsqueeze(-1)).square(), 0).sum()
 
 
 def entropy(logits: Tensor) -> Tensor:

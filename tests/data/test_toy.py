@@ -205,7 +205,9 @@ def test_best_outputs_shares_work_only_between_sources_whose_words_repeat_alike(
 
 
 def test_expected_score_weighs_references_by_probability():
-    assert toy.expected_score("a", {"a": 0.75, "b": 0.25}, each(lambda h, r: 1.0 if h == r else 0.2)) == pytest.approx(0.8)
+    assert toy.expected_score("a", {"a": 0.75, "b": 0.25}, each(lambda h, r: 1.0 if h == r else 0.2)) == pytest.approx(
+        0.8
+    )
 
 
 def test_asking_for_more_sources_than_the_grammar_has_says_how_many_there_are():

@@ -23,7 +23,7 @@ SETTINGS = TrainingConfig(batch_size=4, lr=0.01)
 @pytest.fixture
 def task():
     """Nine short sentences to be read backwards."""
-    words = "a b c d e".split()
+    words = ["a", "b", "c", "d", "e"]
     sources = [" ".join(words[(i * k) % 5] for k in range(1, 2 + i % 4)) for i in range(9)]
     pairs = sources, [[" ".join(reversed(source.split()))] for source in sources]
     return text_task("reverse", pairs, pairs, pairs, length=6)
@@ -104,13 +104,23 @@ def test_epochs_that_died_unsaved_are_forgotten_by_the_log(task, tmp_path):
 def test_best_is_the_epoch_with_the_highest_validation_score_and_is_left_in_the_model(task, tmp_path):
     run = training(task, tmp_path, forced=(6,) * 12)
     position = run.run()
-    scores = [event["valid"]["bleu"] for event in epochs(read_log(tmp_path))]
-    assert position.best == max(scores)
-    assert position.best_epoch == 1 + scores.index(max(scores))
+    valid = [(event["valid"]["bleu"], -event["valid"]["perplexity"]) for event in epochs(read_log(tmp_path))]
+    assert position.best == max(valid)[0]
+    assert position.best_epoch == 1 + valid.index(max(valid))
     weights, state = checkpoint.load(tmp_path / "best")
     assert state == {"epoch": position.best_epoch, "score": position.best}
     for name, weight in run.model.state_dict().items():
         assert torch.equal(weight, weights[name])
+
+
+def test_perplexity_decides_between_models_of_equal_score(task, tmp_path):
+    """Sentences of at most four words have no BLEU to speak of, and their first epoch is not the best."""
+    short = dataclasses.replace(task, length=3)
+    position = Training(model_for(short), Xent(), short, tmp_path, epochs=4, settings=SETTINGS).run()
+    events = epochs(read_log(tmp_path))
+    assert {event["valid"]["bleu"] for event in events} == {0.0}
+    perplexities = [event["valid"]["perplexity"] for event in events]
+    assert position.best_epoch == 1 + perplexities.index(min(perplexities)) > 1
 
 
 def test_the_log_tells_what_sequence_level_training_needs_to_be_watched_by(task, tmp_path):

@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from seqmixer.experiments.grid import METHODS, Report, Result, run_grid
-from seqmixer.experiments.report import number, require_extra, spelled, write_markdown, write_report
+from seqmixer.experiments.report import number, require_extra, spelled, write_figures, write_markdown, write_report
 from seqmixer.experiments.summary import LABELS, read_grid, rows
 
 TITLE = "XENT, DAD, E2E and MIXER on the built-in tasks"
@@ -24,6 +24,7 @@ def run_demo(out: Path, seeds: list[int], workers: int, markdown: Path | None, c
         run_grid(recipes, seeds, out, workers, report)
     if markdown is not None:
         write_markdown(out, markdown, TITLE, [command])
+        write_figures(out, markdown.parent, markdown.stem)
     return write_report(out, TITLE, [command])
 
 

@@ -219,6 +219,13 @@ def write_at_top(axes: "Axes", x: float, text: str, shift: float, side: Literal[
     axes.annotate(text, (x, 1), (shift, 0), place, "offset points", ha=side, va="top", fontsize=8, color=LIGHT["soft"])
 
 
+def standalone(drawing: str) -> str:
+    """A drawing of this file as a file of its own, for light and dark pages alike."""
+    light, dark = (";".join(f"--{name}:{colour}" for name, colour in theme.items()) for theme in (LIGHT, DARK))
+    theme = f"<style>svg{{{light};font-family:sans-serif}}@media(prefers-color-scheme:dark){{svg{{{dark}}}}}</style>"
+    return re.sub(r"(<svg[^>]*>)", lambda tag: tag[1] + theme, drawing, count=1)
+
+
 def svg(figure: "Figure", name: str) -> str:
     """The drawing as an element to put into a page: colours are the page's variables, and its ids its own."""
     file = io.StringIO()

@@ -9,7 +9,7 @@ from statistics import mean, stdev
 import torch
 
 from seqmixer.errors import RunError, SeqmixerError
-from seqmixer.experiments.figures import DARK, LIGHT, learning_curves, relative_gains
+from seqmixer.experiments.figures import DARK, LIGHT, learning_curves, relative_gains, standalone
 from seqmixer.experiments.summary import LABELS, Cell, Grid, Row, details, headline, read_grid, rows
 from seqmixer.runs import load
 from seqmixer.version import __version__
@@ -135,6 +135,16 @@ def duration(seconds: float) -> str:
     if seconds < 3600:
         return f"{round(seconds) // 60} min {round(seconds) % 60} s"
     return f"{round(seconds / 60) // 60} h {round(seconds / 60) % 60} min"
+
+
+def write_figures(folder: Path, place: Path, stem: str) -> None:
+    """Write the drawings of `write_report` as files PLACE/STEM-....svg."""
+    require_extra()
+    grid = read_grid(folder)
+    drawings = {"gains": relative_gains(rows(grid), "gains")}
+    drawings |= {task: learning_curves(grid, task, task) for task in grid.tasks}
+    for name, drawing in drawings.items():
+        (place / f"{stem}-{name}.svg").write_text(standalone(drawing), encoding="utf-8")
 
 
 def write_markdown(folder: Path, path: Path, title: str, commands: list[str]) -> Path:

@@ -29,6 +29,7 @@ class Position:
     epoch: int = 0  # epochs done
     batch: int = 0  # batches done of the next one
     best: float = -math.inf  # validation score of the best model
+    best_perplexity: float = math.inf  # its perplexity, which decides between equal scores, such as 0 at the beginning
     best_epoch: int = 0
     entropy: float = math.inf  # lowest validation entropy so far, for the decay rule
     rate: float = 0.0
@@ -136,9 +137,9 @@ class Training:
             ppl = perplexity(self.model, self.task, self.task.valid, self.evaluation.batch_size)
             valid = evaluate(self.model, self.task, self.task.valid, self.metric, batch_size=self.evaluation.batch_size)
         position.epoch, position.batch = position.epoch + 1, 0
-        better = valid.score > position.best
+        better = (valid.score, -ppl) > (position.best, -position.best_perplexity)
         if better:
-            position.best, position.best_epoch = valid.score, position.epoch
+            position.best, position.best_perplexity, position.best_epoch = valid.score, ppl, position.epoch
             checkpoint.save(self.out / "best", self.model.state_dict(), {"epoch": position.epoch, "score": valid.score})
         event: Event = {
             "event": "epoch",

@@ -1,0 +1,88 @@
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from seqmixer.algorithms import Stage, Xent
+from seqmixer.models import AttentiveEncoder, ElmanCell, LSTMCell, Recurrent
+from seqmixer.types import BOS, EOS, PAD, Batch
+
+V, H, T = 6, 4, 4
+TARGET = torch.tensor([[3, EOS, PAD, PAD], [5, 4, 3, EOS], [4, 4, 5, 3]])  # ended early, ended at T, cropped
+SOURCE = torch.tensor([[4, 5, 6], [8, 3, PAD], [7, PAD, PAD]])
+BATCH = Batch(SOURCE, TARGET, TARGET.unsqueeze(1))
+
+
+def translator(cell=LSTMCell):
+    model = Recurrent(cell, AttentiveEncoder(9, H, positions=6, window=3), V, H).double()
+    for parameter in model.parameters():
+        nn.init.normal_(parameter)
+    return model
+
+
+def gradients(model, loss):
+    return torch.autograd.grad(loss.value, list(model.parameters()))
+
+
+@pytest.mark.parametrize("cell", [ElmanCell, LSTMCell])
+def test_xent_is_equation_6_summed_over_steps_and_averaged_over_sentences(cell):
+    model = translator(cell)
+
+    loss = Xent()(model, BATCH, epoch=0)
+
+    total, words = 0.0, 0
+    for b in range(3):
+        context = model.encode(SOURCE[b : b + 1])
+        state, fed = model.start(context), BOS
+        for word in TARGET[b].tolist():
+            if word == PAD:
+                break
+            h, state = model.step(model.embed(torch.tensor([fed])), state, context)
+            total -= math.log(model.logits(h).softmax(-1)[0, word].item())
+            words, fed = words + 1, word
+    assert loss.value.item() == pytest.approx(total / 3)
+    assert loss.metrics["xent"].item() == pytest.approx(total / words)
+    assert words == 10
+
+
+def test_what_the_model_says_after_eos_is_not_trained():
+    """Garbage there changes neither the loss nor a gradient."""
+    model = translator()
+    expected = Xent()(model, BATCH, 0)
+    before = gradients(model, expected)
+
+    plain = model.logits
+    noise = 100 * torch.randn(3, T, V, dtype=torch.double) * (TARGET == PAD).unsqueeze(-1)
+    model.logits = lambda h: plain(h) * (1 + noise) + noise
+    disturbed = Xent()(model, BATCH, 0)
+
+    torch.testing.assert_close(disturbed.value, expected.value)
+    for a, b in zip(gradients(model, disturbed), before, strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_the_gradient_at_each_step_is_prediction_minus_target():
+    model, seen = translator(), []
+    plain = model.logits
+
+    def logits(h):
+        seen.append(plain(h))
+        return seen[-1]
+
+    model.logits = logits
+    loss = Xent()(model, BATCH, 0)
+    (gradient,) = torch.autograd.grad(loss.value, seen)
+
+    expected = (seen[0].softmax(-1) - nn.functional.one_hot(TARGET, V)) / 3
+    torch.testing.assert_close(gradient, expected.detach() * (TARGET != PAD).unsqueeze(-1))
+
+
+def test_metrics_are_detached():
+    assert not Xent()(translator(), BATCH, 0).metrics["xent"].requires_grad
+
+
+def test_every_epoch_is_the_same_stage():
+    assert Xent().stage(0) == Xent().stage(99) == Stage("XENT", sampled=False)
+    assert Xent().reward is None
+    assert list(Xent().parameters()) == []

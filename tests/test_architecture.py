@@ -1,0 +1,135 @@
+"""The rules of the code that can be read off it."""
+
+import ast
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+import seqmixer
+
+SOURCE = Path(seqmixer.__file__).parent
+PAPER = Path(__file__).parents[1] / "docs" / "paper.md"
+FILES = sorted(SOURCE.rglob("*.py"))
+LAYERS = [  # a module imports only from its own part and from rows above
+    {"errors", "version"},
+    {"types"},
+    {"losses", "schedules", "data", "models", "rewards"},
+    {"decoding"},
+    {"algorithms"},
+    {"config"},
+    {"evaluation"},
+    {"training"},
+    {"build"},
+    {"runs"},
+    {"inference"},
+    {"experiments", "serve"},
+    {"cli"},
+]
+RANK = {name: i for i, row in enumerate(LAYERS) for name in row}
+LOOPS = {"decoding/generate.py", "decoding/beam.py", "decoding/fast.py", "algorithms/e2e.py"}
+DEVICE = {"decoding/fast.py", "training/step.py"}
+EQUATION = re.compile(r"\bEqs?\.\s*(\d+)(?:\s*[-–]\s*(\d+))?")
+
+
+def place(path):
+    return path.relative_to(SOURCE).as_posix()
+
+
+def part(path):
+    """The first name below the package: `losses`, `data`, ..."""
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def imports(path):
+    """Every module a file names, anywhere in it: `from a import b` as a and as a.b."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{place(path)}:{node.lineno} imports relatively"
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names if node.module == "seqmixer")
+
+
+def equations(text):
+    """The numbers of all equations that a text names."""
+    found = set()
+    for first, last in EQUATION.findall(text):
+        found |= set(range(int(first), int(last or first) + 1))
+    return found
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if not part(path).startswith("__")], ids=place)
+def test_imports_point_one_way(path):
+    mine = part(path)
+    for name in imports(path):
+        if name.startswith("seqmixer."):
+            other = name.split(".")[1]
+            assert other == mine or RANK[other] < RANK[mine], f"{place(path)} imports {name}"
+
+
+def test_every_part_has_a_layer():
+    assert {part(path) for path in FILES if not part(path).startswith("__")} <= set(RANK)
+
+
+@pytest.mark.parametrize("name", ["losses", "schedules"])
+def test_the_equations_need_only_torch(name):
+    for module in imports(SOURCE / f"{name}.py"):
+        top = module.split(".")[0]
+        assert top == "torch" or top in sys.stdlib_module_names, module
+
+
+def test_only_searches_e2e_and_models_loop_over_steps():
+    looping = {place(path) for path in FILES if re.search(r"\bfor t in range\b", path.read_text())}
+
+    assert {path for path in looping if not path.startswith("models/")} <= LOOPS
+
+
+@pytest.mark.parametrize("path", FILES, ids=place)
+def test_no_file_is_longer_than_300_lines(path):
+    assert len(path.read_text().splitlines()) <= 300
+
+
+def test_the_training_loop_names_no_algorithm():
+    classes = {
+        node.name
+        for path in (SOURCE / "algorithms").glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef)
+    } - {"Algorithm", "Stage"}
+    assert {"Xent", "Dad", "E2E", "Reinforce", "Mixer"} <= classes
+
+    for path in (SOURCE / "training").glob("**/*.py"):
+        named = set(re.findall(r"\w+", path.read_text())) & classes
+        assert not named, f"{place(path)} names {sorted(named)}"
+
+
+def test_only_the_fast_path_knows_the_device():
+    knowing = {place(path) for path in FILES if "cuda" in path.read_text()}
+
+    assert knowing <= DEVICE
+
+
+def test_models_know_nothing_of_training():
+    """No losses, rewards or modes there: a model is six methods."""
+    for path in (SOURCE / "models").glob("*.py"):
+        names = {node.name for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.FunctionDef)}
+        assert not {name for name in names if "loss" in name or "reward" in name}, place(path)
+
+
+def test_every_equation_named_in_the_code_is_in_the_table_of_the_paper():
+    """docs/paper.md has a table: the first cell of a row names equations as the code does, `Eq. 6` or `Eqs. 3-5`."""
+    rows = [line for line in PAPER.read_text().splitlines() if line.startswith("|")]
+    listed = equations(" ".join(row.split("|")[1] for row in rows))
+
+    for path in FILES:
+        missing = equations(path.read_text()) - listed
+        assert not missing, f"{place(path)} names equations {sorted(missing)}, which docs/paper.md does not list"
+
+
+def test_the_code_names_every_equation_of_the_paper():
+    named = set().union(*(equations(path.read_text()) for path in FILES))
+
+    assert named == set(range(1, 15))

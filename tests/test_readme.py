@@ -1,0 +1,84 @@
+"""What the README says is run here, in an empty folder, on files of the kind it names."""
+
+import os
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(language):
+    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A user's folder: parallel text, and the files that the README's blocks name in their first line."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    german, english = (
+        ["der", "die", "das", "ein", "hund", "katze", "sieht"],
+        ["the", "a", "one", "dog", "cat", "sees", "it"],
+    )
+    for split, n in (("train", 40), ("valid", 8), ("test", 8)):
+        lines = [[(i * k + k) % 7 for k in range(1, 4 + i % 4)] for i in range(n)]
+        for suffix, words in (("de", german), ("en", english)):
+            text = "\n".join(" ".join(words[word] for word in line) for line in lines)
+            (tmp_path / f"{split}.{suffix}").write_text(text + "\n")
+    for block in blocks("python") + blocks("toml"):
+        name = block.splitlines()[0].removeprefix("# ")
+        if re.fullmatch(r"\w+\.(py|toml)", name):
+            (tmp_path / name).write_text(block)
+    return tmp_path
+
+
+def test_own_text_and_own_reward_train_from_the_command_line(folder):
+    (commands,) = [block for block in blocks("sh") if "seqmixer train mine.toml" in block]
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(["bash", "-euc", commands], env={**os.environ, "PATH": path}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "MIXER, XENT on the first s = " in done.stderr
+    assert re.search(r"^runs/mine +\d", done.stdout, re.MULTILINE)  # the table of `compare`
+    assert len((folder / "test.out").read_text().splitlines()) == 8
+
+
+def test_own_text_and_own_reward_train_from_python(folder, capsys):
+    (block,) = [block for block in blocks("python") if "Training(" in block]
+    (folder / "block.py").write_text(block)
+    runpy.run_path(str(folder / "block.py"))
+    assert 0 <= float(capsys.readouterr().out) <= 100
+
+
+def test_the_map_of_the_code_names_every_module():
+    tree = README[README.index("src/seqmixer/\n") : README.index("## Cite")]
+    named = set(re.findall(r"\w+\.py", tree))
+    there = {path.name for path in (ROOT / "src/seqmixer").rglob("*.py")} - {"__init__.py"}
+    assert named == there
+
+
+def test_every_file_that_the_documents_link_to_is_there():
+    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]:
+        text = page.read_text(encoding="utf-8")
+        for target in re.findall(r"\]\(([^)#]+)\)|src=\"([^\"]+)\"", text):
+            link = target[0] or target[1]
+            if "://" not in link:
+                assert (page.parent / link).exists(), f"{page.name} links to {link}"
+
+
+def test_every_setting_that_the_documents_name_exists():
+    from seqmixer.config import Config
+
+    known = {f"{section}.{name}" for section, field in Config.model_fields.items()
+             for name in getattr(field.annotation, "model_fields", ())}  # fmt: skip
+    for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
+        for name in re.findall(
+            r"(?:`|--set )((?:data|model|algorithm|reward|training|evaluation)\.\w+)", page.read_text()
+        ):
+            module = ROOT / "src/seqmixer" / f"{name.replace('.', '/')}.py"
+            assert name in known or module.exists(), f"{page.name} names {name}"

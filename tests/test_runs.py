@@ -1,0 +1,139 @@
+import json
+import re
+
+import numpy
+import pytest
+import torch
+
+from seqmixer.config import Config
+from seqmixer.errors import RunError
+from seqmixer.inference import Search, write
+from seqmixer.runs import load, train
+from seqmixer.training import checkpoint
+
+
+def config(tmp_path, **changes):
+    """Tiny parallel text in a folder, and a run on it."""
+    folder = tmp_path / "data"
+    folder.mkdir(exist_ok=True)
+    sources = ["a b c", "b c", "c d e a", "d", "e a b", "a c", "b d", "c e a"]
+    (folder / "a").write_text("\n".join(sources) + "\n")
+    (folder / "b").write_text("\n".join(source.upper() for source in sources) + "\n")
+    values = {
+        "name": "run",
+        "data": {
+            "task": "text",
+            "folder": str(folder),
+            "length": 6,
+            **{s: ["a", "b"] for s in ("train", "valid", "test")},
+        },
+        "model": {"hidden": 8},
+        "algorithm": {"name": "xent"},
+        "training": {"epochs": 2, "batch_size": 4},
+    }
+    for name, value in changes.items():
+        section, _, key = name.partition("__")
+        if key:
+            values.setdefault(section, {})[key] = value
+        else:
+            values[section] = value
+    return Config.parse(values)
+
+
+def test_a_run_opened_again_writes_and_scores_the_same(tmp_path):
+    run = train(config(tmp_path), tmp_path)
+    again = load(tmp_path / "run")
+    assert again.config == run.config
+    sources = ["a b", "c", "e e e"]
+    assert list(write(again, sources, Search(beam=3, nbest=2))) == list(write(run, sources, Search(beam=3, nbest=2)))
+    scores = json.loads((tmp_path / "run/scores.json").read_text())
+    assert again.evaluate().score == scores["test"]
+    assert (tmp_path / "run/test.txt").read_text().splitlines() == again.evaluate().hypotheses
+
+
+def test_a_run_can_be_opened_from_another_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    train(config(tmp_path, data__folder="data"), tmp_path)
+    monkeypatch.chdir("/")
+    load(tmp_path / "run").evaluate()
+
+
+@pytest.mark.parametrize("name", ["elman", "lstm", "gru"])
+@pytest.mark.parametrize("algorithm", ["xent", "dad", "e2e", "reinforce", "mixer"])
+def test_every_algorithm_trains_every_model_from_a_config(tmp_path, name, algorithm):
+    changes = {"model__name": name, "model__reading": "released", "model__layers": 2, "model__dropout": 0.1}
+    schedule = {"algorithm__xent_epochs": 1, "algorithm__mixed_epochs": 1, "algorithm__delta": 3}
+    run = train(config(tmp_path, **changes, **schedule, algorithm__name=algorithm, training__epochs=4), tmp_path)
+    assert len((run.folder / "log.jsonl").read_text().splitlines()) == 4
+
+
+def test_a_language_model_needs_no_source(tmp_path):
+    files = {f"data__{split}": ["b"] for split in ("train", "valid", "test")}
+    run = train(config(tmp_path, data__source=False, **files), tmp_path)
+    assert run.source_vocab is None
+    assert len(list(write(run, ["", ""], Search()))) == 2
+
+
+def test_image_features_with_captions(tmp_path):
+    numpy.save(tmp_path / "features.npy", numpy.random.default_rng(0).normal(size=(6, 5)).astype(numpy.float32))
+    split = ["train", "train", "train", "train", "valid", "test"]
+    entries = [
+        {"id": str(i), "row": i, "split": s, "captions": ["A cat.", "One dog sits"]} for i, s in enumerate(split)
+    ]
+    (tmp_path / "captions.json").write_text(json.dumps(entries))
+    run = train(config(tmp_path, data={"task": "captions", "folder": str(tmp_path)}), tmp_path)
+    (written,) = write(run, torch.zeros(1, 5), Search())
+    assert written.source == "row 0"
+    assert "refs:closest" in run.evaluate().signature
+
+
+def test_a_run_starts_from_the_best_model_of_another(tmp_path):
+    train(config(tmp_path), tmp_path)
+    best, _ = checkpoint.load(tmp_path / "run/best")
+    changed = {"name": "next", "training__start": str(tmp_path / "run"), "training__lr": 1e-30, "training__epochs": 1}
+    train(config(tmp_path, **changed), tmp_path)
+    started, _ = checkpoint.load(tmp_path / "next/best")
+    assert all(torch.equal(best[name], started[name]) for name in best)
+
+
+def test_a_start_with_other_words_is_refused(tmp_path):
+    train(config(tmp_path), tmp_path)
+    swapped = {f"data__{split}": ["b", "a"] for split in ("train", "valid", "test")}
+    with pytest.raises(RunError) as error:
+        train(config(tmp_path, name="next", training__start=str(tmp_path / "run"), **swapped), tmp_path)
+    assert str(error.value) == (
+        f"training.start = '{tmp_path / 'run'}': its vocabularies are not those of this run's data; the same id would be "
+        "another word. Train on the same data"
+    )
+
+
+def test_a_run_of_another_config_is_not_overwritten(tmp_path):
+    train(config(tmp_path), tmp_path)
+    before = (tmp_path / "run/config.toml").read_text()
+    with pytest.raises(
+        RunError, match=re.escape(f"{tmp_path / 'run'} holds a run with seed = 1, not 2; choose another")
+    ):
+        train(config(tmp_path, seed=2), tmp_path)
+    assert (tmp_path / "run/config.toml").read_text() == before
+
+
+def test_more_epochs_may_be_asked_for(tmp_path):
+    train(config(tmp_path), tmp_path)
+    train(config(tmp_path, training__epochs=3), tmp_path)
+    assert len((tmp_path / "run/log.jsonl").read_text().splitlines()) == 3
+
+
+def test_same_seed_same_run_and_another_seed_another(tmp_path):
+    logs = []
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        train(config(tmp_path, name=name, seed=seed), tmp_path)
+        logs.append(checkpoint.load(tmp_path / name / "last")[0]["model.M_o.weight"])
+    assert torch.equal(logs[0], logs[1])
+    assert not torch.equal(logs[0], logs[2])
+
+
+def test_a_run_without_a_model_says_so(tmp_path):
+    train(config(tmp_path), tmp_path)
+    (tmp_path / "run/best").rename(tmp_path / "run/gone")
+    with pytest.raises(RunError, match=re.escape("run: no model yet; the first is kept after the first epoch")):
+        load(tmp_path / "run")
