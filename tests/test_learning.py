@@ -39,7 +39,11 @@ def trained(tmp_path_factory):
     settings = TrainingConfig(batch_size=64, lr=0.006)
     model = headline_model(task)
     Training(model, Xent(), task, out, epochs=8, settings=settings, metric=ROUGE2).run()
-    return task, {name: weight.clone() for name, weight in model.state_dict().items()}, evaluate(model, task, task.test, ROUGE2).score
+    return (
+        task,
+        {name: weight.clone() for name, weight in model.state_dict().items()},
+        evaluate(model, task, task.test, ROUGE2).score,
+    )
 
 
 def headline_model(task):

@@ -153,7 +153,9 @@ def demo(
     out: Annotated[Path, typer.Option(help="Where the runs and the report go.")] = Path("demo"),
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds; more than one gives deviations.")] = 1,
     workers: Annotated[int, typer.Option(min=1, help="Runs at a time, one core each.")] = 2,
-    markdown: Annotated[Path | None, typer.Option(help="Also write the table to this file, and the figures beside it.")] = None,
+    markdown: Annotated[
+        Path | None, typer.Option(help="Also write the table to this file, and the figures beside it.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Train XENT, DAD, E2E and MIXER on the three built-in tasks: the paper's Fig. 5 in minutes, with a report.
