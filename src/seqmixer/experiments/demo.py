@@ -57,7 +57,7 @@ def table(folder: Path) -> Table:
     grid = read_grid(folder)
     shown = Table(title=TITLE + ": test scores", title_justify="left")
     shown.add_column("task", no_wrap=True)
-    for name in (*(LABELS[method] for method in grid.methods), "best possible", "MIXER / XENT"):
+    for name in (*(LABELS[method] for method in grid.methods), "best grammatical", "MIXER / XENT"):
         shown.add_column(name, justify="right")
     for row in rows(grid):
         cells = [spelled(row.cells[method]) for method in grid.methods]

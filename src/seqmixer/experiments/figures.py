@@ -159,7 +159,7 @@ def frame_scores(axes: "Axes", grid: Grid, task: str, ends: Mapping[str, tuple[f
     high = max(axes.get_ylim()[1], best or 0.0)
     if best is not None:
         axes.axhline(best, color=LIGHT["ink"], linewidth=0.9, linestyle=(0, (4, 3)))
-        axes.text(0.02, best, "best possible", va="bottom", fontsize=9, transform=axes.get_yaxis_transform())
+        axes.text(0.02, best, "best grammatical", va="bottom", fontsize=9, transform=axes.get_yaxis_transform())
     axes.set_ylim(low, high + 0.12 * (high - low))  # room for the numbers of the stages
     heights = spread([y for _, y in ends.values()], 0.065 * (high - low))
     for (method, (x, _)), height in zip(ends.items(), heights, strict=True):

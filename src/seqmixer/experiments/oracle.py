@@ -1,4 +1,4 @@
-"""The best score a built-in task allows: what a predictor would get that knows the true distribution of references."""
+"""The score of the best grammatical outputs: what a predictor gets that knows the true distribution of references."""
 
 from collections.abc import Sequence
 

@@ -35,7 +35,7 @@ class Grid:
     tasks: Sequence[str]
     methods: Sequence[str]
     seeds: Sequence[int]
-    best: Mapping[str, float | None]  # by task: the best possible test score, where it is known
+    best: Mapping[str, float | None]  # by task: the test score of the best grammatical outputs, where it is known
     published: Mapping[str, Mapping[str, float]]  # by the paper's task and method
     seconds: float
     machine: str
