@@ -1,3 +1,7 @@
+import os
+
+os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported, and for the processes that tests start
+
 import pytest
 import torch
 

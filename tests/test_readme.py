@@ -38,6 +38,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_own_text_and_own_reward_train_from_the_command_line(folder):
     (commands,) = [block for block in blocks("sh") if "seqmixer train mine.toml" in block]
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"

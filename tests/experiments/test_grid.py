@@ -50,6 +50,7 @@ def test_methods_differ_in_nothing_but_the_algorithm(recipe, tmp_path):
     assert len({job.config.algorithm.model_copy(update={"name": "xent"}) for job in methods}) == 1
 
 
+@pytest.mark.slow
 def test_a_grid_runs_once_reports_each_run_and_makes_a_report(recipe, tmp_path):
     seen = []
     run_grid([recipe], [1], tmp_path / "grid", workers=2, report=lambda result, left: seen.append((result, left)))
