@@ -14,12 +14,12 @@ PAPER = Path(__file__).parents[1] / "docs" / "paper.md"
 FILES = sorted(SOURCE.rglob("*.py"))
 LAYERS = [  # a module imports only from its own part and from rows above
     {"errors", "version"},
-    {"types"},
+    {"types", "functions"},
     {"losses", "schedules", "data", "models", "rewards"},
     {"decoding"},
     {"algorithms"},
     {"config"},
-    {"evaluation"},
+    {"evaluation", "scoring"},
     {"training"},
     {"build"},
     {"runs"},

@@ -1,9 +1,11 @@
+import errno
 import json
 import re
 
 import numpy
 import pytest
 import torch
+from filelock import FileLock
 
 from seqmixer.config import Config
 from seqmixer.errors import RunError
@@ -134,6 +136,59 @@ def test_same_seed_same_run_and_another_seed_another(tmp_path):
 
 def test_a_run_without_a_model_says_so(tmp_path):
     train(config(tmp_path), tmp_path)
-    (tmp_path / "run/best").rename(tmp_path / "run/gone")
+    for path in (tmp_path / "run").glob("best*"):
+        path.rename(path.with_name("gone" + path.name))
     with pytest.raises(RunError, match=re.escape("run: no model yet; the first is kept after the first epoch")):
+        load(tmp_path / "run")
+
+
+def test_a_folder_in_use_by_another_process_is_left_alone(tmp_path):
+    (tmp_path / "run").mkdir()
+    with FileLock(tmp_path / "run/.lock"), pytest.raises(RunError) as error:
+        train(config(tmp_path), tmp_path)
+    assert str(error.value) == f"{tmp_path / 'run'} is in use by another process; wait for it, or choose another name"
+    assert list((tmp_path / "run").iterdir()) == [tmp_path / "run/.lock"]
+
+
+def test_a_full_disk_is_one_clear_line_and_nothing_is_lost(tmp_path, monkeypatch):
+    train(config(tmp_path), tmp_path)
+    before = checkpoint.load(tmp_path / "run/last")[1]
+
+    def full(*args, **kwargs):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(checkpoint, "save_file", full)
+    with pytest.raises(RunError) as error:
+        train(config(tmp_path, training__epochs=3), tmp_path)
+    assert str(error.value) == (
+        f"{tmp_path / 'run'} cannot be written: No space left on device; what was saved before is intact"
+    )
+    monkeypatch.undo()
+    assert checkpoint.load(tmp_path / "run/last")[1] == before
+    assert train(config(tmp_path, training__epochs=3), tmp_path).evaluate()
+
+
+@pytest.mark.parametrize("split", ["train", "valid", "test"])
+def test_data_that_changed_since_the_run_began_is_noticed(tmp_path, split):
+    files = {f"data__{name}": [f"{name}.a", f"{name}.b"] for name in ("train", "valid", "test")}
+    for name in ("train", "valid", "test"):
+        (tmp_path / "data").mkdir(exist_ok=True)
+        (tmp_path / f"data/{name}.a").write_text("a b\nb\n")
+        (tmp_path / f"data/{name}.b").write_text("A B\nB\n")
+    train(config(tmp_path, **files), tmp_path)
+    (tmp_path / f"data/{split}.b").write_text("B A\nB\n")
+    with pytest.raises(RunError) as error:
+        train(config(tmp_path, **files, training__epochs=3), tmp_path)
+    assert str(error.value) == (
+        f"{tmp_path / 'run'}: the {split} data is not what the run began with; put the old files back, or begin another "
+        "run (--set name=...)"
+    )
+
+
+def test_a_damaged_description_of_the_task_is_one_clear_line(tmp_path):
+    train(config(tmp_path), tmp_path)
+    (tmp_path / "run/task.json").write_text("{}")
+    with pytest.raises(
+        RunError, match=re.escape("run/task.json is missing or damaged; this is no complete run folder")
+    ):
         load(tmp_path / "run")

@@ -1,16 +1,16 @@
 """Config to objects: the only file that knows concrete names, and so the table of contents of seqmixer."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import assert_never
 
 from seqmixer import schedules
 from seqmixer.algorithms import E2E, Algorithm, Dad, LinearBaseline, Mixer, Reinforce, StepBaseline, Xent
-from seqmixer.config import AlgorithmConfig, DataConfig, ModelConfig, RewardConfig
+from seqmixer.config import AlgorithmConfig, Config, DataConfig, ModelConfig
 from seqmixer.data import (
     Split,
     Task,
-    Vocab,
     VocabLimits,
     Vocabs,
     captions_task,
@@ -21,7 +21,7 @@ from seqmixer.data import (
     toy,
 )
 from seqmixer.decoding import greedy, sample
-from seqmixer.errors import ConfigError
+from seqmixer.errors import ConfigError, unknown
 from seqmixer.models import (
     AttentiveEncoder,
     ElmanCell,
@@ -33,7 +33,28 @@ from seqmixer.models import (
     Recurrent,
     initialise,
 )
-from seqmixer.rewards import BLEU, ROUGE2, Metric, checked, from_path, on_text, on_words, rouge2_recall, sentence_bleu
+from seqmixer.rewards import (
+    METRICS,
+    CharacterTable,
+    DocumentFrequencies,
+    Merges,
+    Metric,
+    as_reward,
+    checked,
+    chrf_metric,
+    cider_d,
+    cider_metric,
+    detect,
+    from_path,
+    metric_on_whole_words,
+    on_text,
+    on_whole_words,
+    on_words,
+    parse,
+    rouge2_recall,
+    sentence_bleu,
+    weighted,
+)
 from seqmixer.types import Reward
 
 
@@ -143,25 +164,60 @@ def build_model(config: ModelConfig, dimensions: Dimensions) -> Recurrent:
     return model
 
 
-def build_reward(config: RewardConfig, vocab: Vocab) -> Reward:
-    match config.name:
+def build_reward(config: Config, task: Task, folder: Path | None = None) -> Reward:
+    """What training pays: a reward, or a weighted sum of some. `folder` is where what it counts beforehand is kept."""
+    terms = [(weight, named_reward(name, config, task, folder)) for weight, name in parse(config.reward.name)]
+    return terms[0][1] if len(terms) == 1 and terms[0][0] == 1 else weighted(terms)
+
+
+def build_metric(config: Config, task: Task, folder: Path | None = None) -> Metric:
+    """What is reported, and picks the best model."""
+    return named_metric(config.evaluation.metric, config, task, folder)
+
+
+def named_reward(name: str, config: Config, task: Task, folder: Path | None) -> Reward:
+    merges = pieces(config, task)
+    match name:
         case "bleu":
-            return sentence_bleu
+            return on_whole_words(sentence_bleu, merges) if merges else sentence_bleu
         case "rouge2":
-            return rouge2_recall
+            return on_whole_words(rouge2_recall, merges) if merges else rouge2_recall
+        case "cider":
+            return cider_d(document_frequencies(task, merges, folder))
         case path if ":" in path or "." in path:
-            function = from_path(path)
-            reward = on_text(function, vocab.decode) if config.on == "text" else on_words(function)
-            return checked(reward, path, vocab.decode)
+            function, decode = from_path(path), task.target_vocab.decode
+            made = partial(on_text, decode=decode) if config.reward.on == "text" else on_words
+            return checked(made(function, workers=config.reward.workers, seconds=config.reward.seconds), path, decode)
         case other:
-            raise ConfigError(
-                f"reward.name = {other!r} is unknown; known are bleu, rouge2 and the path of a Python function, "
-                "'module:function'"
-            )
+            return as_reward(named_metric(other, config, task, folder))
 
 
-def build_metric(name: str) -> Metric:
-    return {"bleu": BLEU, "rouge2": ROUGE2}[name]
+def named_metric(name: str, config: Config, task: Task, folder: Path | None) -> Metric:
+    merges = pieces(config, task)
+    match name:
+        case "cider":
+            return cider_metric(document_frequencies(task, merges, folder))
+        case "chrf":
+            return chrf_metric(merges.characters if merges else CharacterTable.build(task.target_vocab.words))
+        case other if other in METRICS:
+            return metric_on_whole_words(METRICS[other], merges) if merges else METRICS[other]
+        case other:
+            raise unknown("reward or metric", other, [*METRICS, "cider", "chrf", "module:function"])
+
+
+def pieces(config: Config, task: Task) -> Merges | None:
+    """How pieces of words are merged before they are counted; None where words are whole, or pieces are counted."""
+    style = detect(task.target_vocab.words) if config.evaluation.unit == "words" else None
+    return Merges.of(task.target_vocab.words, style) if style else None
+
+
+def document_frequencies(task: Task, merges: Merges | None, folder: Path | None) -> DocumentFrequencies:
+    """CIDEr-D's, of the training references; kept in the run folder if there is one."""
+    if merges:
+        raise ConfigError("cider counts the words of the vocabulary, which are pieces; set evaluation.unit = 'pieces'")
+    if folder is None:
+        return DocumentFrequencies.build(task.train.references)
+    return DocumentFrequencies.cached(folder / "cider.safetensors", task.train.references)
 
 
 def build_algorithm(config: AlgorithmConfig, reward: Reward, features: int, length: int) -> Algorithm:

@@ -7,6 +7,7 @@ standard error.
 import json
 import shlex
 import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -149,6 +150,45 @@ def compare(
 
 
 @app.command()
+def score(
+    hypotheses: Annotated[Path, typer.Argument(help="What was written, one sentence a line; plain or .gz.")],
+    references: Annotated[list[Path], typer.Argument(help="One or more files of references, line by line the same.")],
+    source: Annotated[Path | None, typer.Option(help="paper: the source, which decides what is scored.")] = None,
+    protocol: Annotated[
+        str, typer.Option(help="standard: whole sentences. paper: as the released evaluator.")
+    ] = "standard",
+    tokenize: Annotated[str, typer.Option(help="none: words are separated by spaces. 13a: raw text.")] = "none",
+    metric: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="bleu, chrf, ter (lower is better, slow), rouge1, rouge2 (recall), rouge1_f, rouge2_f, rouge_l (F1); "
+            "paper: bleu, rouge2. May be repeated. Default: bleu and chrf; paper: bleu."
+        ),
+    ] = None,
+    length: Annotated[int, typer.Option(min=1, help="paper: T, the words after which sentences are cut.")] = 25,
+    as_json: Json = False,
+) -> None:
+    """Score any text against references: a line for each metric, its score and the signature that says how it was made.
+
+    Scores compare only where signatures are equal. The standard protocol is sacreBLEU's; the paper protocol cuts
+    sentences at 25 words and leaves out those whose source has a rare length, as the released code does.
+
+    \b
+    seqmixer score test.out test.en
+    seqmixer score test.out test.en --metric ter --metric rouge_l --tokenize 13a
+    seqmixer score test.out test.en --protocol paper --source test.de
+    """
+    from seqmixer.scoring import score_files
+
+    scores = score_files(
+        hypotheses, references, protocol=protocol, metrics=metric, tokenize=tokenize, source=source, length=length
+    )
+    values = [{"metric": each.metric, "score": each.value, "signature": each.signature} for each in scores]
+    text = "\n".join(f"{each.metric:<8} {each.value:6.2f}  {each.signature}" for each in scores)
+    show({"protocol": protocol, "scores": values}, text, as_json)
+
+
+@app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="Where the runs and the report go.")] = Path("demo"),
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds; more than one gives deviations.")] = 1,
@@ -206,6 +246,7 @@ def show(values: dict[str, object], text: str, as_json: bool) -> None:
 
 def main() -> None:
     """Run a command. What the caller can mend is one line and exit code 2; a stopped run exits with 130."""
+    warnings.showwarning = lambda message, *where: print(f"seqmixer: warning: {message}", file=sys.stderr)
     try:
         app()
     except Interrupted as error:

@@ -136,9 +136,14 @@ class AlgorithmConfig(Section):
 
 class RewardConfig(Section):
     name: str = "bleu"
-    """bleu, rouge2, or the path of a Python function, 'module:function', that gives a number for a sentence."""
+    """bleu and rouge2 as in the released code; rouge1 rouge1_f rouge2_f rouge_l chrf cider edit exact length bleu_mean;
+    the path of a Python function of a sentence, 'module:function'; or a sum, '0.5*bleu + 0.5*rouge_l'."""
     on: Literal["text", "words"] = "text"
     """What a Python function is given: strings, or lists of word ids."""
+    workers: int = Field(0, ge=0)
+    """Processes that a Python function runs in, at the same time as the scoring pass. 0: in this one, after it."""
+    seconds: float | None = Field(None, gt=0)
+    """How long one call of a Python function may take before the run stops. Default: as long as it likes."""
 
 
 class TrainingConfig(Section):
@@ -163,6 +168,12 @@ class TrainingConfig(Section):
     """Learning rate of the expected-reward regressor, which has an Adam of its own."""
     start: str | None = None
     """The folder of a run whose best model this one starts from."""
+    save_minutes: float = Field(10.0, gt=0)
+    """A checkpoint is written after every epoch, and after so many minutes within one."""
+    keep: int = Field(1, ge=1)
+    """How many checkpoints before the last are kept."""
+    threads: int | None = Field(None, ge=1)
+    """CPU threads. Default: torch's choice; small models are fastest with 1."""
     samples: int = Field(4, ge=0)
     """How many validation sentences are written down each epoch."""
     device: str = "auto"
@@ -170,8 +181,12 @@ class TrainingConfig(Section):
 
 
 class EvaluationConfig(Section):
-    metric: Literal["bleu", "rouge2"] = "bleu"
-    """What picks the best model and is reported."""
+    metric: str = "bleu"
+    """What picks the best model and is reported: bleu rouge1 rouge1_f rouge2 rouge2_f rouge_l chrf cider edit exact
+    length bleu_mean."""
+    unit: Literal["words", "pieces"] = "words"
+    """What rewards and scores count. Where the vocabulary marks pieces of words (BPE's @@, sentencepiece's ▁), they are
+    merged into words first, or counted as they are."""
     batch_size: int = Field(256, ge=1)
     """Sentences decoded together."""
 

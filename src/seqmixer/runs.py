@@ -6,11 +6,14 @@ log.jsonl  samples.txt  last/  best/  scores.json     what came of it
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from filelock import FileLock, Timeout
+from safetensors import SafetensorError
 
 from seqmixer.algorithms import Algorithm
 from seqmixer.build import (
@@ -23,13 +26,17 @@ from seqmixer.build import (
     forced_words,
 )
 from seqmixer.config import TOYS, Config
-from seqmixer.data import Split, Task, Vocab, coverage
+from seqmixer.data import Split, Task, Vocab, batches, coverage
 from seqmixer.errors import RunError, unknown
 from seqmixer.evaluation import Evaluation, evaluate
 from seqmixer.training import Progress, Silent, Training, checkpoint, device
-from seqmixer.types import SequenceModel
+from seqmixer.types import Reward, Rollout, SequenceModel
 
-MAY_CHANGE = {"training.epochs", "training.device", "training.samples", "evaluation.batch_size"}  # between resumes
+MAY_CHANGE = {  # between resumes
+    "evaluation.batch_size",
+    *(f"reward.{name}" for name in ("workers", "seconds")),
+    *(f"training.{name}" for name in ("device", "epochs", "keep", "samples", "save_minutes", "threads")),
+}
 SPLITS = ("train", "valid", "test")
 
 
@@ -55,7 +62,7 @@ class Run:
             self.model,
             task,
             named_split(task, split),
-            build_metric(self.config.evaluation.metric),
+            build_metric(self.config, task, self.folder),
             beam=beam,
             length_penalty=length_penalty,
             batch_size=self.config.evaluation.batch_size,
@@ -64,8 +71,14 @@ class Run:
 
 def train(config: Config, out: Path = Path("runs"), progress: Progress | None = None) -> Run:
     """Train to the end and score the test split. Called again after a stop, it goes on; once done, it only loads."""
-    folder, progress = out / config.name, progress or Silent()
-    config = located(config)
+    folder = out / config.name
+    with alone_in(folder):
+        return train_alone(located(config), folder, progress or Silent())
+
+
+def train_alone(config: Config, folder: Path, progress: Progress) -> Run:
+    if config.training.threads is not None:
+        torch.set_num_threads(config.training.threads)
     require_same_config(folder, config)
     task = build_task(config.data, saved_vocabs(folder))
     dimensions = Dimensions.of(task)
@@ -73,10 +86,13 @@ def train(config: Config, out: Path = Path("runs"), progress: Progress | None = 
     model = build_model(config.model, dimensions)
     if config.training.start is not None:
         start_from(model, task, Path(config.training.start))
-    reward = build_reward(config.reward, task.target_vocab)
+    reward = build_reward(config, task, folder)
     algorithm = build_algorithm(config.algorithm, reward, model.features, task.length)
     epochs = config.training.epochs or len(forced_words(config.algorithm, task.length))
 
+    require_same_data(folder, task)
+    if algorithm.reward is not None:
+        try_out(algorithm.reward, task)
     write_identity(folder, config, task, dimensions)
     for line in description(config, task, model, algorithm, epochs):
         progress.note(line)
@@ -88,7 +104,7 @@ def train(config: Config, out: Path = Path("runs"), progress: Progress | None = 
         epochs=epochs,
         settings=config.training,
         evaluation=config.evaluation,
-        metric=build_metric(config.evaluation.metric),
+        metric=build_metric(config, task, folder),
         seed=config.seed,
         progress=progress,
     ).run()
@@ -97,10 +113,30 @@ def train(config: Config, out: Path = Path("runs"), progress: Progress | None = 
     return run
 
 
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Keep other processes out of a run folder, and say in one line why it cannot be written."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder / ".lock", timeout=0):
+            yield
+    except Timeout:
+        raise RunError(f"{folder} is in use by another process; wait for it, or choose another name") from None
+    except (OSError, SafetensorError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise RunError(f"{folder} cannot be written: {reason}; what was saved before is intact") from error
+
+
+def try_out(reward: Reward, task: Task) -> None:
+    """Pay some references, so that a reward that fails does so now and not after all epochs of XENT."""
+    batch = next(batches(task.valid, 4, task.length, seed=0, epoch=0, shuffle=False))
+    reward(Rollout(batch.target, batch.references, 0, batch.source, batch.meta))
+
+
 def load(folder: Path) -> Run:
     """Open a run with its best model so far."""
     config = read_config(folder)
-    dimensions = Dimensions(**json.loads((folder / "task.json").read_text()))
+    dimensions = Dimensions(**read_task(folder)["dimensions"])
     vocabs = saved_vocabs(folder)
     if vocabs is None:
         raise RunError(f"{folder}: target.vocab is missing; this is no complete run folder")
@@ -139,6 +175,31 @@ def require_same_config(folder: Path, config: Config) -> None:
             )
 
 
+def require_same_data(folder: Path, task: Task) -> None:
+    """A run goes on with the data it began with."""
+    if (folder / "task.json").is_file():
+        before = read_task(folder)["fingerprints"]
+        changed = [split for split, fingerprint in fingerprints(task).items() if before[split] != fingerprint]
+        if changed:
+            raise RunError(
+                f"{folder}: the {changed[0]} data is not what the run began with; put the old files back, or begin "
+                "another run (--set name=...)"
+            )
+
+
+def read_task(folder: Path) -> dict[str, Any]:
+    """task.json: the model's dimensions, and the fingerprints of the data."""
+    try:
+        description = json.loads((folder / "task.json").read_text())
+        return {"dimensions": description["dimensions"], "fingerprints": description["fingerprints"]}
+    except (OSError, ValueError, KeyError, TypeError):
+        raise RunError(f"{folder / 'task.json'} is missing or damaged; this is no complete run folder") from None
+
+
+def fingerprints(task: Task) -> dict[str, str]:
+    return {name: named_split(task, name).fingerprint() for name in SPLITS}
+
+
 def settings(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Nested settings by their full names."""
     for name, value in values.items():
@@ -159,7 +220,8 @@ def saved_vocabs(folder: Path) -> tuple[Vocab | None, Vocab] | None:
 def write_identity(folder: Path, config: Config, task: Task, dimensions: Dimensions) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.toml").write_text(config.toml(), encoding="utf-8")
-    (folder / "task.json").write_text(json.dumps(asdict(dimensions), indent=1))
+    description = {"dimensions": asdict(dimensions), "fingerprints": fingerprints(task)}
+    (folder / "task.json").write_text(json.dumps(description, indent=1))
     if task.source_vocab:
         task.source_vocab.save(folder / "source.vocab")
     task.target_vocab.save(folder / "target.vocab")
@@ -179,7 +241,7 @@ def start_from(model: SequenceModel, task: Task, folder: Path) -> None:
 
 def write_scores(run: Run, task: Task) -> None:
     """scores.json: the test score of the best model, greedy search."""
-    metric = build_metric(run.config.evaluation.metric)
+    metric = build_metric(run.config, task, run.folder)
     test = evaluate(run.model, task, task.test, metric, batch_size=run.config.evaluation.batch_size)
     _, best = checkpoint.load(run.folder / "best")
     scores = {"metric": metric.name, "test": test.score, "valid": best["score"], "epoch": best["epoch"]}

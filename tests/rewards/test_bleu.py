@@ -4,9 +4,14 @@ from collections import Counter
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pycocoevalcap.bleu.bleu_scorer import BleuScorer
 from sacrebleu import corpus_bleu
+from sacrebleu.metrics import BLEU as SacreBLEU
 
-from seqmixer.rewards import BLEU, bleu, rouge2_recall, sentence_bleu
+from seqmixer.rewards import BLEU, BLEU_MEAN, bleu, rouge2_recall, sentence_bleu, unk_as_word
+from seqmixer.rewards.references import shortest_length
 from seqmixer.types import EOS, PAD, UNK, Rollout
 
 
@@ -140,3 +145,103 @@ def test_rewards_ask_the_device_no_question(reward, start):
 
 def test_the_signature_says_how_the_score_is_made():
     assert (BLEU.name, BLEU.signature) == ("bleu", "bleu|order:4|smooth:none|unk:never-matches|refs:closest")
+    rest = "bleu|order:4-effective|smooth:exp|mean:sentences|unk:never-matches|refs:closest"
+    assert (BLEU_MEAN.name, BLEU_MEAN.signature) == ("bleu_mean", rest)
+
+
+# Each row: a hypothesis and one to three references, of few words, so that grams repeat and match.
+SENTENCE = st.lists(st.integers(UNK, 6), max_size=9)
+ROWS = st.lists(st.tuples(SENTENCE, st.lists(SENTENCE, min_size=1, max_size=3)), min_size=1, max_size=8)
+SMOOTHINGS = {
+    "none": (bleu.unsmoothed, "none", None),
+    "add-1": (bleu.add_k(1.0), "add-k", 1.0),
+    "add-0.3": (bleu.add_k(0.3), "add-k", 0.3),
+    "add-0": (bleu.add_k(0.0), "add-k", 0.0),
+    "floor-0.1": (bleu.floor(0.1), "floor", 0.1),
+    "floor-0.01": (bleu.floor(0.01), "floor", 0.01),
+    "exp": (bleu.halving, "exp", None),
+}
+
+
+def tensors(rows, count=3):
+    """Hypotheses, and references filled up to `count` with missing ones."""
+    references = [[row(r, 9) for r in several] + [[PAD] * 9] * (count - len(several)) for _, several in rows]
+    return torch.tensor([row(h, 10) for h, _ in rows]), torch.tensor(references)
+
+
+def as_text(sentence, unk):
+    return " ".join(unk if word == UNK else f"w{word}" for word in sentence)
+
+
+def as_texts(rows):
+    """A different word for UNK on each side: it matches nothing."""
+    return [(as_text(h, "hypothesis-unk"), [as_text(r, "reference-unk") for r in several]) for h, several in rows]
+
+
+def close(expected):
+    return pytest.approx(expected, rel=2e-5, abs=1e-4)
+
+
+@pytest.mark.parametrize("effective", [False, True])
+@pytest.mark.parametrize("name", SMOOTHINGS)
+@settings(deadline=None, max_examples=50)
+@given(rows=ROWS, order=st.integers(1, 6))
+def test_smoothed_bleu_is_sacrebleu_for_sentences_and_for_their_corpus(name, effective, rows, order):
+    smoothing, method, value = SMOOTHINGS[name]
+    sacre = SacreBLEU(
+        tokenize="none",
+        smooth_method=method,
+        smooth_value=value,
+        effective_order=effective,
+        max_ngram_order=order,
+        force=True,
+    )
+    counts = bleu.statistics(*tensors(rows), order=order)
+    assert counts.shape == (len(rows), 2 * order + 2)
+    scores = 100 * bleu.score(counts, smoothing, effective)
+    texts = as_texts(rows)
+    assert scores.tolist() == close([sacre.sentence_score(*pair).score for pair in texts])
+    streams = [[refs[i % len(refs)] for _, refs in texts] for i in range(3)]  # a repeated reference changes nothing
+    expected = sacre.corpus_score([h for h, _ in texts], streams).score
+    assert bleu.corpus(counts, smoothing, effective).item() == close(expected)
+
+
+@settings(deadline=None, max_examples=100)
+@given(rows=ROWS)
+def test_mean_bleu_is_sacrebleu_s_sentence_bleu_of_text(rows):
+    sacre = SacreBLEU(tokenize="none", effective_order=True)
+    counts = BLEU_MEAN.statistics(*tensors(rows))
+    expected = [sacre.sentence_score(*pair).score for pair in as_texts(rows)]
+    assert BLEU_MEAN.corpus(counts.unsqueeze(1)).tolist() == close(expected)
+    assert BLEU_MEAN.corpus(counts).item() == close(sum(expected) / len(expected))
+    same_unk = [sacre.sentence_score(as_text(h, "unk"), [as_text(r, "unk") for r in several]) for h, several in rows]
+    metric = unk_as_word(BLEU_MEAN)
+    counts = metric.statistics(*tensors(rows))
+    assert metric.corpus(counts.unsqueeze(1)).tolist() == close([score.score for score in same_unk])
+
+
+@pytest.mark.parametrize(
+    ("option", "reference_length"), [("closest", bleu.ngrams.closest_length), ("shortest", shortest_length)]
+)
+@settings(deadline=None, max_examples=100)
+@given(rows=ROWS)
+def test_bleu_is_pycocoevalcap_s_where_each_order_has_a_match(option, reference_length, rows):
+    """Without a match it has 1e-15 matches and a score near 0.0001, where BLEU is 0; else the definitions agree."""
+    scorer = BleuScorer(n=4)
+    for pair in as_texts(rows):
+        scorer += pair
+    pooled, each = scorer.compute_score(option=option)
+    for order in range(1, 5):
+        counts = bleu.statistics(*tensors(rows), order=order, reference_length=reference_length)
+        for score, expected, own in zip(bleu.score(counts), each[order - 1], counts, strict=True):
+            matched = own[:order].all()
+            assert score.item() == (close(expected) if matched else 0)
+        matched = counts.sum(0)[:order].all()
+        assert bleu.corpus(counts).item() == (close(100 * pooled[order - 1]) if matched else 0)
+
+
+def test_the_reference_length_is_the_closest_or_the_shortest():
+    words = torch.tensor([[4, 5, 6, 7, EOS]])
+    references = torch.tensor([[[4, 5, 6, 7, 8], [4, EOS, PAD, PAD, PAD], [PAD] * 5]])
+    assert bleu.statistics(words, references, order=1).tolist() == [[4, 4, 4, 5]]
+    assert bleu.statistics(words, references, order=1, reference_length=shortest_length).tolist() == [[4, 4, 4, 1]]

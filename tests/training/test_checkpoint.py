@@ -21,33 +21,98 @@ def test_what_is_saved_is_loaded(tmp_path):
     assert all(torch.equal(loaded[name], saved[name]) for name in saved)
 
 
-def test_a_second_save_replaces_the_first_and_leaves_nothing_beside_it(tmp_path):
-    checkpoint.save(tmp_path / "last", {"w": torch.zeros(2)}, {"epoch": 1})
-    checkpoint.save(tmp_path / "last", {"w": torch.ones(2)}, {"epoch": 2})
-    assert checkpoint.load(tmp_path / "last")[1] == {"epoch": 2}
-    assert sorted(path.name for path in tmp_path.rglob("*")) == ["last", "state.json", "tensors.safetensors"]
+def saved(folder, *epochs, keep=1):
+    for epoch in epochs:
+        checkpoint.save(folder, {"w": torch.full((2,), float(epoch))}, {"epoch": epoch}, keep)
 
 
-def test_death_between_the_two_renames_loses_nothing(tmp_path):
-    checkpoint.save(tmp_path / "last", {"w": torch.zeros(2)}, {"epoch": 1})
-    (tmp_path / "last").rename(tmp_path / "last.old")  # as `save` does, just before it puts the new one in place
+def epoch_of(folder):
+    tensors, state = checkpoint.load(folder)
+    assert tensors["w"].tolist() == [state["epoch"]] * 2
+    return state["epoch"]
+
+
+@pytest.mark.parametrize(("keep", "there"), [(1, ["last", "last.1"]), (3, ["last", "last.1", "last.2", "last.3"])])
+def test_the_newest_is_loaded_and_the_ones_before_it_are_kept(tmp_path, keep, there):
+    saved(tmp_path / "last", 1, 2, 3, 4, 5, keep=keep)
+    assert epoch_of(tmp_path / "last") == 5
+    assert sorted(path.name for path in tmp_path.iterdir()) == there
+    assert epoch_of(tmp_path / "last.1") == 4
+    names = {path.suffix for path in tmp_path.rglob("*") if path.is_file()}
+    assert names == {".safetensors", ".json"}  # nothing that would have to be unpickled
+
+
+def test_death_between_the_renames_loses_nothing(tmp_path):
+    saved(tmp_path / "last", 1, 2)
+    (tmp_path / "last").rename(tmp_path / "last.new")  # as `save` leaves it, just before it puts the new one in place
     assert checkpoint.exists(tmp_path / "last")
-    assert checkpoint.load(tmp_path / "last")[1] == {"epoch": 1}
+    assert epoch_of(tmp_path / "last") == 2
+    saved(tmp_path / "last", 3)
+    assert epoch_of(tmp_path / "last") == 3
+    assert epoch_of(tmp_path / "last.1") == 2
+
+
+def test_what_is_not_wanted_is_discarded_and_the_rest_stays(tmp_path):
+    saved(tmp_path / "best", 1, 5)
+    checkpoint.discard(tmp_path / "best", lambda state: state["epoch"] > 3)
+    assert epoch_of(tmp_path / "best") == 1
+    saved(tmp_path / "best", 5)
+    assert epoch_of(tmp_path / "best.1") == 1
+
+
+def test_death_while_writing_leaves_the_one_before(tmp_path):
+    saved(tmp_path / "last", 1)
+    (tmp_path / "last.new").mkdir()
+    (tmp_path / "last.new" / "state.json").write_text('{"epo')
+    assert epoch_of(tmp_path / "last") == 1
 
 
 def test_a_missing_checkpoint_is_one_clear_line(tmp_path):
     assert not checkpoint.exists(tmp_path / "last")
-    with pytest.raises(
-        RunError, match=re.escape(f"{tmp_path / 'last'}: no checkpoint here (tensors.safetensors is missing)")
-    ):
+    message = f"{tmp_path / 'last'}: no checkpoint that can be used: there is none"
+    with pytest.raises(RunError, match=re.escape(message)):
         checkpoint.load(tmp_path / "last")
 
 
-@pytest.mark.parametrize("name", ["tensors.safetensors", "state.json"])
-def test_a_damaged_checkpoint_is_one_clear_line(tmp_path, name):
-    checkpoint.save(tmp_path / "last", tensors(), {"epoch": 1})
-    (tmp_path / "last" / name).write_bytes(b"{\x00")
-    with pytest.raises(RunError, match=re.escape(f"{tmp_path / 'last'}: damaged checkpoint: ")):
+def cut(path):
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def empty(path):
+    path.write_bytes(b"")
+
+
+def remove(path):
+    path.unlink()
+
+
+def flip(position):
+    def damage(path):
+        content = bytearray(path.read_bytes())
+        content[int(position * (len(content) - 1))] ^= 1
+        path.write_bytes(content)
+
+    return damage
+
+
+@pytest.mark.parametrize("damage", [cut, empty, remove, *map(flip, (0, 0.01, 0.3, 0.6, 1))])
+@pytest.mark.parametrize("name", ["tensors.safetensors", "state.json", "manifest.json"])
+def test_a_damaged_checkpoint_is_recognised_and_the_one_before_it_used(tmp_path, name, damage):
+    saved(tmp_path / "last", 1, 2)
+    damage(tmp_path / "last" / name)
+    with pytest.warns(UserWarning, match=re.escape(f"{tmp_path / 'last'}: damaged: ")):
+        assert epoch_of(tmp_path / "last") == 1
+
+
+def test_with_no_whole_checkpoint_each_damage_is_named(tmp_path):
+    saved(tmp_path / "last", 1, 2)
+    remove(tmp_path / "last" / "state.json")
+    empty(tmp_path / "last.1" / "tensors.safetensors")
+    message = (
+        f"{tmp_path / 'last'}: no checkpoint that can be used: last: damaged: state.json is missing; last.1: damaged: "
+        "tensors.safetensors is not what was written"
+    )
+    with pytest.warns(UserWarning, match="damaged"), pytest.raises(RunError, match=re.escape(message)):
         checkpoint.load(tmp_path / "last")
 
 

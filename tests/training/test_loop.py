@@ -1,8 +1,11 @@
 import dataclasses
 import math
 import os
+import random
 import re
+import shutil
 import signal
+import time
 
 import pytest
 import torch
@@ -75,6 +78,36 @@ def test_resumed_run_equals_uninterrupted_bit_for_bit(task, tmp_path, batches, m
         assert whole.keys() == parts.keys()
         for name in whole:
             assert torch.equal(whole[name], parts[name]), name
+    assert without_seconds(tmp_path / "whole") == without_seconds(tmp_path / "parts")
+
+
+@pytest.mark.slow
+def test_killed_at_twenty_random_moments_a_run_ends_with_the_same_weights(task, tmp_path):
+    """SIGKILL, also while a checkpoint is written: settings make it write one after every batch."""
+    settings = SETTINGS.model_copy(update={"save_minutes": 1e-9, "mixed_lr": 0.003})
+    forced = (6,) * 6 + (4, 2, 0) * 2
+    training(task, tmp_path / "whole", forced=forced, settings=settings).run()
+    rng, kills = random.Random(0), 0
+    while kills < 20:
+        child = os.fork()
+        if child == 0:
+            try:
+                training(task, tmp_path / "parts", forced=forced, settings=settings).run()
+            finally:
+                os._exit(0)
+        time.sleep(rng.uniform(0.01, 0.12))
+        os.kill(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)
+        if os.WIFEXITED(status):  # it was done before the signal came
+            assert kills > 0
+            shutil.rmtree(tmp_path / "parts")
+            continue
+        kills += 1
+    training(task, tmp_path / "parts", forced=forced, settings=settings).run()
+    for place in ("last", "best"):
+        whole, _ = checkpoint.load(tmp_path / "whole" / place)
+        parts, _ = checkpoint.load(tmp_path / "parts" / place)
+        assert all(torch.equal(whole[name], parts[name]) for name in whole if not name.startswith("means"))
     assert without_seconds(tmp_path / "whole") == without_seconds(tmp_path / "parts")
 
 
@@ -203,12 +236,43 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_leaves_the_last_checkpoint(
     with pytest.raises(RunError) as error:
         Training(model_for(task), Broken(), task, tmp_path, epochs=2, settings=SETTINGS).run()
     assert str(error.value) == (
-        f"{tmp_path}: epoch 2: not a finite number: xent, loss, gradient; the last checkpoint is intact. Lower training.lr "
+        f"{tmp_path}: epoch 2, batch 1: not a finite number: loss, gradient; the last checkpoint is intact. Lower training.lr "
         "(or training.mixed_lr), or training.clip"
     )
     weights, state = checkpoint.load(tmp_path / "last")
     assert state["epoch"] == 1
     assert all(tensor.isfinite().all() for name, tensor in weights.items() if name.startswith("model"))
+
+
+def test_a_checkpoint_is_written_within_an_epoch_too(task, tmp_path, monkeypatch):
+    settings = SETTINGS.model_copy(update={"save_minutes": 1e-9})
+    saves = []
+    monkeypatch.setattr(checkpoint, "save", lambda folder, tensors, state, keep=1: saves.append((folder.name, state)))
+    monkeypatch.setattr(Training, "load_best", lambda self: None)
+    training(task, tmp_path, forced=(6,), settings=settings).run()
+    assert [(s["epoch"], s["batch"]) for name, s in saves if name == "last"] == [(0, 1), (0, 2), (0, 3), (1, 0)]
+
+
+def test_a_best_model_from_after_the_position_is_not_the_start_of_the_mixed_stages(task, tmp_path):
+    """Killed, twice, after `best` of epoch 3 was written but before `last`: epoch 3 begins from the best before it."""
+    settings = SETTINGS.model_copy(update={"mixed_lr": 0.003})
+    training(task, tmp_path / "whole", settings=settings).run()
+
+    class Kill(Silent):
+        def closed(self, event):
+            if event["epoch"] == 3:
+                if not event["best"]:
+                    checkpoint.save(tmp_path / "killed/best", run.model.state_dict(), {"epoch": 3, "score": 99.0})
+                raise KeyboardInterrupt
+
+    for _ in range(2):
+        run = training(task, tmp_path / "killed", settings=settings, progress=Kill())
+        with pytest.raises(KeyboardInterrupt):
+            run.run()
+    training(task, tmp_path / "killed", settings=settings).run()
+    whole, _ = checkpoint.load(tmp_path / "whole/last")
+    killed, _ = checkpoint.load(tmp_path / "killed/last")
+    assert all(torch.equal(whole[name], killed[name]) for name in whole)
 
 
 def test_dad_logs_its_coin(task, tmp_path):

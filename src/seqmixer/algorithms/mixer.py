@@ -10,6 +10,7 @@ from seqmixer.algorithms.measures import measures
 from seqmixer.algorithms.xent import reference_loss
 from seqmixer.decoding import generate, sample, shift
 from seqmixer.losses import baseline_error, cross_entropy, policy_gradient
+from seqmixer.rewards import begin
 from seqmixer.schedules import at
 from seqmixer.types import PAD, Batch, Generate, Loss, Reward, Rollout, SequenceModel
 
@@ -47,10 +48,11 @@ class Mixer(Algorithm):
         given = (steps < start).expand_as(batch.target)  # (B, T)
         words = self.generate(model, batch.source, batch.target, given, sample)  # w_1..w_s w^g_{s+1}..w^g_T: (B, T)
         free = ~given & (words != PAD)  # (B, T) true on the REINFORCE part
+        pending = begin(self.reward, Rollout(words, batch.references, start, batch.source, batch.meta))
 
         h = model.unroll(shift(words), model.encode(batch.source))  # (B, T, H)
         o = model.logits(h)  # (B, T, V)
-        r = self.reward(Rollout(words, batch.references, start, batch.source, batch.meta))  # (B,)
+        r = pending()  # (B,)
         r_bar = self.baseline(h)  # (B, T)
 
         xent = cross_entropy(o, batch.target, (steps < s) & batch.mask)

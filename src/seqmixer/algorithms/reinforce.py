@@ -7,6 +7,7 @@ from seqmixer.algorithms.algorithm import Algorithm, Stage
 from seqmixer.algorithms.measures import measures
 from seqmixer.decoding import generate, sample, shift
 from seqmixer.losses import baseline_error, policy_gradient
+from seqmixer.rewards import begin
 from seqmixer.types import PAD, Batch, Generate, Loss, Reward, Rollout, SequenceModel
 
 
@@ -49,10 +50,11 @@ class Reinforce(Algorithm):
         nothing = torch.zeros_like(batch.mask)  # (B, T)
         words = self.generate(model, batch.source, batch.target, nothing, sample)  # w^g: (B, T)
         free = words != PAD  # (B, T) true up to and including EOS
+        pending = begin(self.reward, Rollout(words, batch.references, 0, batch.source, batch.meta))
 
         h = model.unroll(shift(words), model.encode(batch.source))  # (B, T, H)
         o = model.logits(h)  # (B, T, V)
-        r = self.reward(Rollout(words, batch.references, 0, batch.source, batch.meta))  # (B,)
+        r = pending()  # (B,)
         r_bar = self.baseline(h)  # (B, T)
 
         reinforce = policy_gradient(o, words, r.unsqueeze(-1) - r_bar, free)

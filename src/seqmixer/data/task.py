@@ -1,6 +1,8 @@
 """What every reader of data returns: three splits of encoded sentences and the vocabularies that encoded them."""
 
-from collections.abc import Sequence
+import hashlib
+from array import array
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -20,6 +22,17 @@ class Split:
     def __len__(self) -> int:
         return len(self.references)
 
+    def fingerprint(self) -> str:
+        """The same for the same sentences in the same order, and for no others."""
+        digest = hashlib.sha256()
+        if isinstance(self.sources, Tensor):
+            digest.update(self.sources.contiguous().numpy().tobytes())
+        else:
+            digest.update(flat(self.sources))
+        for references in self.references:
+            digest.update(flat(references))
+        return digest.hexdigest()[:16]
+
 
 @dataclass(frozen=True)
 class Task:
@@ -38,3 +51,12 @@ class Task:
         """D, the number of image features; None where the context is text, or nothing."""
         sources = self.train.sources
         return sources.shape[1] if isinstance(sources, Tensor) else None
+
+
+def flat(rows: Iterable[list[int]]) -> bytes:
+    """Rows of words one after the other, each behind its length."""
+    words = array("q")
+    for row in rows:
+        words.append(len(row))
+        words.extend(row)
+    return words.tobytes()

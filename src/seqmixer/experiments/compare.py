@@ -57,7 +57,7 @@ def compare(runs: Sequence[Run], split: str = "test", beam: int = 1, length_pena
     first, *others = runs
     for other in others:
         require_same_yardstick(first, other, split)
-    metric = build_metric(first.config.evaluation.metric)
+    metric = build_metric(first.config, first.task(), first.folder)
     reference = first.evaluate(split, beam, length_penalty)
     rows = [Compared(str(first.folder), reference.score)]
     for other in others:

@@ -55,7 +55,6 @@ def base_and_methods(recipe: Path, seed: int, folder: Path) -> tuple[Job, list[J
 
 def run_job(job: Job, folder: Path) -> Result:
     """Train one run, or find it done, and say what came of it."""
-    torch.set_num_threads(1)  # one process a core: small tensors get slower with more threads, not faster
     run = train(job.config, folder)
     scores = json.loads((run.folder / "scores.json").read_text())
     seconds = sum(sum(event["seconds"].values()) for event in epochs(read_log(run.folder)))

@@ -13,8 +13,8 @@ from seqmixer.types import Rollout
 
 def best_score(config: Config) -> float:
     """The test score of writing, for each source, the sentence with the highest expected reward."""
-    task, metric = build_task(config.data), build_metric(config.evaluation.metric)
-    reward, vocab = build_reward(config.reward, task.target_vocab), task.target_vocab
+    task = build_task(config.data)
+    metric, reward, vocab = build_metric(config, task), build_reward(config, task), task.target_vocab
 
     def rewards(hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:
         return reward(Rollout(rows(hypotheses), rows(references).unsqueeze(1))).tolist()

@@ -1,18 +1,69 @@
 """What a sequence is paid, and how a corpus is scored, from the same counts (Sec. 4)."""
 
+from seqmixer.functions import from_path
 from seqmixer.rewards.bleu import sentence_bleu
-from seqmixer.rewards.metric import BLEU, ROUGE2, Metric
+from seqmixer.rewards.characters import CharacterTable
+from seqmixer.rewards.chrf import chrf_metric, chrf_plus_plus_metric, sentence_chrf, sentence_chrf_plus_plus
+from seqmixer.rewards.cider import DocumentFrequencies, cider_d, cider_metric
+from seqmixer.rewards.metric import (
+    BLEU,
+    BLEU_MEAN,
+    EDIT,
+    EXACT,
+    LENGTH,
+    METRICS,
+    ROUGE1,
+    ROUGE1_F,
+    ROUGE2,
+    ROUGE2_F,
+    ROUGE_L,
+    Metric,
+    as_reward,
+    unk_as_word,
+)
 from seqmixer.rewards.rouge import rouge2_recall
-from seqmixer.rewards.text import checked, from_path, on_text, on_words
+from seqmixer.rewards.starting import Pending, Startable, begin
+from seqmixer.rewards.subwords import Merges, Style, detect, metric_on_whole_words, on_whole_words
+from seqmixer.rewards.text import checked, on_text, on_words
+from seqmixer.rewards.weighted import parse, weighted
 
 __all__ = [
     "BLEU",
+    "BLEU_MEAN",
+    "EDIT",
+    "EXACT",
+    "LENGTH",
+    "METRICS",
+    "ROUGE1",
+    "ROUGE1_F",
     "ROUGE2",
+    "ROUGE2_F",
+    "ROUGE_L",
+    "CharacterTable",
+    "DocumentFrequencies",
+    "Merges",
     "Metric",
+    "Pending",
+    "Startable",
+    "Style",
+    "as_reward",
+    "begin",
     "checked",
+    "chrf_metric",
+    "chrf_plus_plus_metric",
+    "cider_d",
+    "cider_metric",
+    "detect",
     "from_path",
+    "metric_on_whole_words",
     "on_text",
+    "on_whole_words",
     "on_words",
+    "parse",
     "rouge2_recall",
     "sentence_bleu",
+    "sentence_chrf",
+    "sentence_chrf_plus_plus",
+    "unk_as_word",
+    "weighted",
 ]

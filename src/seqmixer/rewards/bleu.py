@@ -1,7 +1,11 @@
-"""BLEU-4: the corpus score that is reported, and the sentence reward that is trained on (Sec. 4).
+"""BLEU: the corpus score that is reported, and sentence scores to train on (Sec. 4).
 
-Statistics, then score (as sacreBLEU): a sentence is a row of ten counts, a corpus the sum of its rows.
+Statistics, then score (as sacreBLEU): a sentence is a row of ten counts, a corpus the sum of its rows. Smoothing is a
+function of counts, defined as in sacreBLEU (after Chen and Cherry, 2014).
 """
+
+import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -11,28 +15,89 @@ from seqmixer.types import Rollout
 
 ORDER = 4
 
+Smoothing = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # (..., order) matches, totals -> what is divided by what
+ReferenceLength = Callable[[Tensor, Tensor], Tensor]  # (B, T), (B, R, L) -> (B,)
 
-def statistics(words: Tensor, references: Tensor, start: int = 0) -> Tensor:
+
+def statistics(
+    words: Tensor,
+    references: Tensor,
+    start: int = 0,
+    order: int = ORDER,
+    reference_length: ReferenceLength = ngrams.closest_length,
+) -> Tensor:
     """Matches of order 1-4, n-grams of order 1-4, hypothesis length, reference length.  (B, T), (B, R, L) -> (B, 10)
 
     With several references a gram's matches are clipped by the reference that has it most often, and the reference
-    length is the one closest to the hypothesis' length, the shorter of two.
+    length is the one closest to the hypothesis' length, the shorter of two; or `references.shortest_length`.
     """
-    matches = [paid.any(1).sum(-1) for paid in ngrams.matched(words, references, ORDER, start)]
-    totals = [ngrams.total(words, n, start) for n in range(1, ORDER + 1)]
-    sizes = [ngrams.lengths(words), ngrams.closest_length(words, references)]
-    return torch.stack([*matches, *totals, *sizes], -1).float()  # (B, 10)
+    matches = [paid.any(1).sum(-1) for paid in ngrams.matched(words, references, order, start)]
+    totals = [ngrams.total(words, n, start) for n in range(1, order + 1)]
+    sizes = [ngrams.lengths(words), reference_length(words, references)]
+    return torch.stack([*matches, *totals, *sizes], -1).float()  # (B, 2 order + 2)
 
 
-def corpus(rows: Tensor) -> Tensor:
-    """BLEU in 0..100 from the rows of a corpus, unsmoothed: 0 when an order has no match.  (..., n, 10) -> (...)
+def unsmoothed(matches: Tensor, totals: Tensor) -> tuple[Tensor, Tensor]:
+    """An order without a match makes the score 0."""
+    return matches, totals
 
-    BLEU = 100 exp(mean_n log p_n) min(1, exp(1 - reference length / hypothesis length))
+
+def add_k(k: float) -> Smoothing:
+    """Add k to matches and totals of order 2 and more (Lin and Och, 2004)."""
+
+    def smoothing(matches: Tensor, totals: Tensor) -> tuple[Tensor, Tensor]:
+        added = k * (torch.arange(matches.shape[-1], device=matches.device) > 0)  # (order,)
+        return matches + added, totals + added
+
+    return smoothing
+
+
+def floor(value: float) -> Smoothing:
+    """An order without a match has `value` matches."""
+
+    def smoothing(matches: Tensor, totals: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.where(matches > 0, matches, value), totals
+
+    return smoothing
+
+
+def halving(matches: Tensor, totals: Tensor) -> tuple[Tensor, Tensor]:
+    """The first order without a match has 1/2, the next 1/4, ...: "exp" in sacreBLEU, as NIST's mteval-v13a."""
+    halved = 0.5 ** (matches == 0).cumsum(-1)  # (..., order)
+    return torch.where(matches > 0, matches, halved), totals
+
+
+def score(rows: Tensor, smoothing: Smoothing = unsmoothed, effective_order: bool = False) -> Tensor:
+    """BLEU of each row in 0..1, a sentence's or a corpus' sum; 0 where no word matches.  (..., 10) -> (...)
+
+    BLEU = exp(mean_n log p_n) min(1, exp(1 - reference length / hypothesis length))
+
+    The mean is over all orders, and p_n = 0 where there is no n-gram; with `effective_order` only over the orders that
+    the hypothesis is long enough to have.
+
+    >>> words = torch.tensor([[5, 6, 7, 2]])
+    >>> rows = statistics(words, words.unsqueeze(1))
+    >>> score(rows), score(rows, effective_order=True), score(rows, add_k(1.0))
+    (tensor([0.]), tensor([1.]), tensor([1.]))
     """
-    matches, totals, hypothesis, reference = _split(rows.sum(-2))
-    log_precision = (matches / totals.clamp(min=1)).log().mean(-1)  # log 0 is -inf, and exp(-inf) is 0
+    matches, totals, hypothesis, reference = _split(rows)
+    above, below = smoothing(matches, totals)  # (..., order)
+    there = below > 0
+    log_p = (above / torch.where(there, below, 1)).log()  # log 0 is -inf, and exp(-inf) is 0
+    log_p = torch.where(there, log_p, 0 if effective_order else -math.inf)
+    orders = there.sum(-1).clamp(min=1) if effective_order else matches.shape[-1]
     log_brevity = (1 - reference / hypothesis.clamp(min=1)).clamp(max=0)
-    return 100 * (log_precision + log_brevity).exp()
+    return (log_p.sum(-1) / orders + log_brevity).exp() * (matches > 0).any(-1)
+
+
+def corpus(rows: Tensor, smoothing: Smoothing = unsmoothed, effective_order: bool = False) -> Tensor:
+    """BLEU in 0..100 from the rows of a corpus: the score of their sum.  (..., n, 10) -> (...)"""
+    return 100 * score(rows.sum(-2), smoothing, effective_order)
+
+
+def mean_of_sentences(rows: Tensor) -> Tensor:
+    """Mean of the sentences' BLEU in 0..100, each as sacreBLEU's `sentence_bleu` has it.  (..., n, 10) -> (...)"""
+    return 100 * score(rows, halving, effective_order=True).mean(-1)
 
 
 def sentence_bleu(rollout: Rollout) -> Tensor:
@@ -63,4 +128,5 @@ def sentence_bleu(rollout: Rollout) -> Tensor:
 
 def _split(row: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """(..., 10) -> matches (..., 4), totals (..., 4), hypothesis length (...), reference length (...)"""
-    return row[..., :ORDER], row[..., ORDER : 2 * ORDER], row[..., 2 * ORDER], row[..., 2 * ORDER + 1]
+    order = row.shape[-1] // 2 - 1
+    return row[..., :order], row[..., order : 2 * order], row[..., -2], row[..., -1]

@@ -66,12 +66,12 @@ def matched(words: Tensor, references: Tensor, order: int, start: int = 0) -> li
     Returns:
         order tensors, the n-th (B, R, G): true where the gram is paid; G <= T - n + 1 grams touch the part that counts.
     """
-    own = _runs(_same(words, words), order)
-    other = _runs(_same(words.unsqueeze(1), references), order)
+    own = _runs(same(words, words).tril(-1), order)  # only what stood before
+    other = _runs(same(words.unsqueeze(1), references), order)
     paid = []
     for n in range(1, order + 1):
         i = _untouching(n, start)
-        earlier = own[n - 1][:, i:, i:].tril(-1).sum(-1)  # (B, G) times the gram stood before
+        earlier = own[n - 1][:, i:, i:].sum(-1)  # (B, G) times the gram stood before
         found = other[n - 1][:, :, i:, i:].sum(-1)  # (B, R, G) times it stands in the reference; 0 with UNK
         paid.append(earlier.unsqueeze(1) < found)
     return paid
@@ -86,10 +86,10 @@ def _known(words: Tensor) -> Tensor:
     return inside(words) & (words != UNK)
 
 
-def _same(a: Tensor, b: Tensor) -> Tensor:
+def same(a: Tensor, b: Tensor) -> Tensor:
     """Where word i of `a` is word j of `b`, and both count.  (..., T), (..., L) -> (..., T, L)"""
-    both = _known(a).unsqueeze(-1) & inside(b).unsqueeze(-2)
-    return (a.unsqueeze(-1) == b.unsqueeze(-2)) & both
+    a, b = a.masked_fill(~_known(a), -2), b.masked_fill(~inside(b), -3)  # ids of no word: one comparison is enough
+    return a.unsqueeze(-1) == b.unsqueeze(-2)
 
 
 def _runs(same: Tensor, order: int) -> list[Tensor]:

@@ -1,32 +1,56 @@
-"""ROUGE-N recall: the share of the reference's n-grams that the hypothesis has (Sec. 4, summarization).
+"""ROUGE-N: the n-grams that hypothesis and reference share (Sec. 4, summarization).
 
 Statistics, then score, as for BLEU; but a corpus is the mean of its sentences, not a score of pooled counts.
 """
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from seqmixer.rewards import ngrams
+from seqmixer.rewards.references import best
 from seqmixer.types import Rollout
 
+Score = Callable[[Tensor], Tensor]  # (..., 3) rows -> (...) in 0..1: one of the three that follow
 
-def statistics(words: Tensor, references: Tensor, n: int, start: int = 0) -> Tensor:
+
+def precision(rows: Tensor) -> Tensor:
+    """The share of the hypothesis that the reference has; 0 where there is nothing to share.  (..., 3) -> (...)"""
+    return rows[..., 0] / rows[..., 1].clamp(min=1)
+
+
+def recall(rows: Tensor) -> Tensor:
+    """The share of the reference that the hypothesis has; 0 where there is nothing to share.  (..., 3) -> (...)"""
+    return rows[..., 0] / rows[..., 2].clamp(min=1)
+
+
+def f1(rows: Tensor) -> Tensor:
+    """Their harmonic mean, 2 P R / (P + R) = 2 matches / (hypothesis + reference).  (..., 3) -> (...)"""
+    return 2 * rows[..., 0] / (rows[..., 1] + rows[..., 2]).clamp(min=1)
+
+
+def statistics(words: Tensor, references: Tensor, n: int, score: Score, start: int = 0) -> Tensor:
     """Clipped matches, n-grams of the hypothesis, n-grams of the reference.  (B, T), (B, R, L) -> (B, 3)
 
     Reference n-grams with UNK are left out, as released: no hypothesis could match them. With several references the
-    row is that of the reference with the highest recall, the first of equals.
+    row is that of the reference with the highest `score`, the first of equals.
+
+    >>> words = torch.tensor([[5, 6, 7, 2]])
+    >>> row = statistics(words, torch.tensor([[[4, 5, 6, 9, 2]]]), 2, f1)
+    >>> row, precision(row), recall(row), f1(row)
+    (tensor([[1., 2., 3.]]), tensor([0.5000]), tensor([0.3333]), tensor([0.4000]))
     """
     rows = _per_reference(words, references, n, start)  # (B, R, 3)
-    best = _recall(rows).argmax(1)[:, None, None].expand(-1, 1, 3)  # (B, 1, 3)
-    return rows.gather(1, best).squeeze(1)
+    return best(rows, score(rows), references)
 
 
-def corpus(rows: Tensor) -> Tensor:
-    """Mean of the sentences' recalls, in 0..100, as ROUGE is reported.  (..., n, 3) -> (...)"""
-    return 100 * _recall(rows).mean(-1)
+def corpus(rows: Tensor, score: Score) -> Tensor:
+    """Mean of the sentences' scores, in 0..100, as ROUGE is reported.  (..., n, 3) -> (...)"""
+    return 100 * score(rows).mean(-1)
 
 
-def recall(rollout: Rollout, n: int) -> Tensor:
+def released_recall(rollout: Rollout, n: int) -> Tensor:
     """The training reward of the authors' released code, in 0..1, unsmoothed.  -> (B,)
 
     ROUGE-N = matches / n-grams of the reference, and 0 where fewer than n words follow the s = rollout.start given
@@ -36,7 +60,7 @@ def recall(rollout: Rollout, n: int) -> Tensor:
     rows = _per_reference(rollout.words, rollout.references, n, rollout.start)  # (B, R, 3)
     hypothesis = ngrams.lengths(rollout.words).unsqueeze(1)  # (B, 1)
     shorter = torch.minimum(hypothesis, ngrams.lengths(rollout.references))  # (B, R)
-    return (_recall(rows) * (shorter - rollout.start >= n)).amax(1)
+    return (recall(rows) * (shorter - rollout.start >= n)).amax(1)
 
 
 def rouge2_recall(rollout: Rollout) -> Tensor:
@@ -47,7 +71,7 @@ def rouge2_recall(rollout: Rollout) -> Tensor:
     >>> rouge2_recall(Rollout(words, reference))
     tensor([0.5000])
     """
-    return recall(rollout, 2)
+    return released_recall(rollout, 2)
 
 
 def _per_reference(words: Tensor, references: Tensor, n: int, start: int) -> Tensor:
@@ -56,8 +80,3 @@ def _per_reference(words: Tensor, references: Tensor, n: int, start: int) -> Ten
     hypothesis = ngrams.total(words, n, start).unsqueeze(1).expand_as(matches)
     reference = ngrams.total_known(references, n, start)
     return torch.stack([matches, hypothesis, reference], -1).float()
-
-
-def _recall(rows: Tensor) -> Tensor:
-    """(..., 3) -> (...); 0 where the reference has no n-gram."""
-    return rows[..., 0] / rows[..., 2].clamp(min=1)

@@ -1,12 +1,16 @@
 """Checkpoints: weights in safetensors, the rest in JSON; nothing is ever unpickled.
 
-A checkpoint is a folder, written beside its place and then renamed, so that it is there whole or not at all.
+A checkpoint is a folder with a manifest of its files' checksums. It is written beside its place, flushed to the disk
+and then renamed, and the one before is kept as NAME.1: whatever happens, one of the two is whole, and a damaged one is
+known by its checksums.
 """
 
+import hashlib
 import json
 import os
 import shutil
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,38 +22,99 @@ from torch import Tensor, nn
 from seqmixer.errors import RunError
 
 Tensors = Mapping[str, Tensor]
+State = dict[str, Any]
+
+TENSORS, STATE, MANIFEST = "tensors.safetensors", "state.json", "manifest.json"
 
 
-def save(folder: Path, tensors: Tensors, state: Mapping[str, Any]) -> None:
-    """Write `tensors` and `state` as the checkpoint `folder`, replacing the one that is there."""
-    new, old = folder.with_name(folder.name + ".new"), folder.with_name(folder.name + ".old")
+def save(folder: Path, tensors: Tensors, state: Mapping[str, Any], keep: int = 1) -> None:
+    """Write the checkpoint `folder`; the `keep` before it become folder.1, folder.2, ..."""
+    new = sibling(folder, "new")
+    if new.is_dir() and not folder.is_dir():
+        os.rename(new, folder)  # what a death between two renames left undone
     shutil.rmtree(new, ignore_errors=True)
     new.mkdir(parents=True)
     plain = {name: tensor.detach().contiguous().cpu() for name, tensor in tensors.items()}
-    save_file(plain, new / "tensors.safetensors")
-    (new / "state.json").write_text(json.dumps(state, indent=1))
-    if folder.exists():
-        shutil.rmtree(old, ignore_errors=True)
-        os.rename(folder, old)
+    save_file(plain, new / TENSORS)
+    (new / STATE).write_text(json.dumps(state, indent=1))
+    (new / MANIFEST).write_text(json.dumps({name: checksum(new / name) for name in (TENSORS, STATE)}, indent=1))
+    for path in (*new.iterdir(), new):
+        flush(path)
+    if folder.is_dir():
+        shutil.rmtree(sibling(folder, str(keep)), ignore_errors=True)
+        for number in range(keep, 1, -1):
+            if sibling(folder, str(number - 1)).is_dir():
+                os.rename(sibling(folder, str(number - 1)), sibling(folder, str(number)))
+        os.rename(folder, sibling(folder, "1"))
     os.rename(new, folder)
-    shutil.rmtree(old, ignore_errors=True)
+    flush(folder.parent)
 
 
-def load(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read a checkpoint. If the machine died between the two renames of `save`, the one before is taken."""
-    old = folder.with_name(folder.name + ".old")
-    place = old if old.is_dir() and not folder.is_dir() else folder
-    for name in ("tensors.safetensors", "state.json"):
-        if not (place / name).is_file():
-            raise RunError(f"{folder}: no checkpoint here ({name} is missing)")
-    try:
-        return load_file(place / "tensors.safetensors"), json.loads((place / "state.json").read_text())
-    except (SafetensorError, json.JSONDecodeError, OSError) as error:
-        raise RunError(f"{folder}: damaged checkpoint: {error}") from None
+def load(folder: Path) -> tuple[dict[str, Tensor], State]:
+    """Read the newest whole checkpoint; a damaged one is passed over with a warning."""
+    reasons = []
+    for place in places(folder):
+        try:
+            verify(place)
+            return load_file(place / TENSORS), json.loads((place / STATE).read_text())
+        except (RunError, SafetensorError, ValueError, OSError) as error:
+            reasons.append(f"{place.name}: {error}")
+            warnings.warn(f"{place}: {error}; looking for the checkpoint before it", stacklevel=2)
+    found = "; ".join(reasons) or "there is none"
+    raise RunError(f"{folder}: no checkpoint that can be used: {found}")
+
+
+def discard(folder: Path, unwanted: Callable[[State], bool]) -> None:
+    """Remove the checkpoints whose state is `unwanted`."""
+    for place in list(places(folder)):
+        try:
+            verify(place)
+        except RunError:
+            continue
+        if unwanted(json.loads((place / STATE).read_text())):
+            shutil.rmtree(place)
 
 
 def exists(folder: Path) -> bool:
-    return folder.is_dir() or folder.with_name(folder.name + ".old").is_dir()
+    return any(True for _ in places(folder))
+
+
+def places(folder: Path) -> Iterator[Path]:
+    """Where the checkpoint may be, newest first: a new one is left beside its place by a death between two renames."""
+    numbered = sorted(folder.parent.glob(f"{folder.name}.[0-9]*"), key=lambda path: int(path.suffix[1:]))
+    yield from (path for path in (folder, sibling(folder, "new"), *numbered) if path.is_dir())
+
+
+def sibling(folder: Path, suffix: str) -> Path:
+    return folder.with_name(f"{folder.name}.{suffix}")
+
+
+def verify(place: Path) -> None:
+    """Hold the files against the manifest."""
+    try:
+        manifest = json.loads((place / MANIFEST).read_text())
+        wanted = {name: manifest[name] for name in (TENSORS, STATE)}
+    except (OSError, ValueError, KeyError, TypeError):
+        raise RunError("damaged: no readable manifest") from None
+    for name, expected in wanted.items():
+        if not (place / name).is_file():
+            raise RunError(f"damaged: {name} is missing")
+        if checksum(place / name) != expected:
+            raise RunError(f"damaged: {name} is not what was written")
+
+
+def checksum(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def flush(path: Path) -> None:
+    """Force a file or a folder to the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def prefixed(prefix: str, tensors: Tensors) -> dict[str, Tensor]:

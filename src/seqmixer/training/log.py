@@ -12,6 +12,8 @@ from torch import Tensor
 
 from seqmixer.algorithms import Algorithm
 from seqmixer.errors import RunError
+from seqmixer.rewards import Pending, Startable, begin
+from seqmixer.types import Reward, Rollout
 
 P = ParamSpec("P")
 Result = TypeVar("Result")
@@ -87,12 +89,20 @@ class Clock:
 
         return run
 
+    def timed_reward(self, reward: Reward) -> Startable:
+        """What beginning it and waiting for it take; what it does meanwhile costs nothing."""
+
+        def start(rollout: Rollout) -> Pending:
+            return self.timed("reward", self.timed("reward", begin)(reward, rollout))
+
+        return Startable(start)
+
     @contextmanager
     def watch(self, algorithm: Algorithm) -> Iterator[None]:
         """Time an algorithm's generate and reward for a while."""
         generate, reward = algorithm.generate, algorithm.reward
         algorithm.generate = self.timed("sample", generate)
-        algorithm.reward = reward and self.timed("reward", reward)
+        algorithm.reward = reward and self.timed_reward(reward)
         try:
             yield
         finally:

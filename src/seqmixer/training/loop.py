@@ -1,11 +1,14 @@
 """The one training loop: epochs of updates, validation after each, the best model kept, and resume at any batch."""
 
 import math
+import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from seqmixer.algorithms import Algorithm
 from seqmixer.config import EvaluationConfig, TrainingConfig
@@ -20,6 +23,8 @@ from seqmixer.training.progress import Progress, Silent
 from seqmixer.training.signals import Interrupt
 from seqmixer.training.step import Step
 from seqmixer.types import SequenceModel
+
+LOOK = 50  # batches between looks for bad numbers on an accelerator: each look waits for it
 
 
 @dataclass
@@ -62,6 +67,7 @@ class Training:
         self.step = Step(self.model, self.algorithm, self.settings, self.clock)
         self.position = Position(rate=self.settings.lr)
         self.progress = progress or Silent()
+        self.saved = time.monotonic()
 
     def run(self) -> Position:
         """Train to the end and leave the model with its best weights.
@@ -104,11 +110,15 @@ class Training:
             epoch=position.epoch,
             skip=position.batch,
         ):
-            self.means.add(self.step(batch.to(self.device), position.epoch), len(batch))
+            metrics = self.step(batch.to(self.device), position.epoch)
             position.batch += 1
+            self.means.add(metrics, len(batch))
+            if self.device.type == "cpu" or position.batch % LOOK == 0:
+                self.require_finite(metrics)
             self.progress.batch(self.means)
-            if interrupt.asked:
+            if interrupt.asked or time.monotonic() - self.saved > 60 * self.settings.save_minutes:
                 self.save()
+            if interrupt.asked:
                 raise interrupt.error(self.out, position.epoch + 1, position.batch, total)
         self.close_epoch(stage.label)
 
@@ -126,13 +136,6 @@ class Training:
     def close_epoch(self, stage: str) -> None:
         """Validate, keep the model if it is the best, log, decay the rate, save."""
         position = self.position
-        train = self.means.values()
-        wrong = [name for name, value in train.items() if not math.isfinite(value)]
-        if wrong:
-            raise RunError(
-                f"{self.out}: epoch {position.epoch + 1}: not a finite number: {', '.join(wrong)}; the last "
-                "checkpoint is intact. Lower training.lr (or training.mixed_lr), or training.clip"
-            )
         with self.clock.time("validate"):
             ppl = perplexity(self.model, self.task, self.task.valid, self.evaluation.batch_size)
             valid = evaluate(self.model, self.task, self.task.valid, self.metric, batch_size=self.evaluation.batch_size)
@@ -146,7 +149,7 @@ class Training:
             "epoch": position.epoch,
             "stage": stage,
             "rate": position.rate,
-            "train": train,
+            "train": self.means.values(),
             "valid": {"perplexity": ppl, self.metric.name: valid.score},
             "best": better,
             "seconds": self.clock.split(),
@@ -175,8 +178,19 @@ class Training:
             for meta, hypothesis in zip(chosen, hypotheses, strict=False)
         ]
 
+    def require_finite(self, metrics: Mapping[str, Tensor]) -> None:
+        """Stop before broken weights are saved."""
+        wrong = [name for name, value in metrics.items() if not torch.isfinite(value)]
+        if wrong:
+            raise RunError(
+                f"{self.out}: epoch {self.position.epoch + 1}, batch {self.position.batch}: not a finite number: "
+                f"{', '.join(wrong)}; the last checkpoint is intact. Lower training.lr (or training.mixed_lr), or "
+                "training.clip"
+            )
+
     def save(self) -> None:
         """The checkpoint `last`: all that the rest of the run depends on."""
+        self.require_finite({name: total for name, (total, _) in self.means.sums.items()})
         self.position.seconds = dict(self.clock.seconds)
         tensors = {
             **checkpoint.prefixed("model", self.model.state_dict()),
@@ -187,7 +201,8 @@ class Training:
         }
         if self.step.own_optimizer:
             tensors |= checkpoint.prefixed("own", checkpoint.optimizer_tensors(self.step.own_optimizer))
-        checkpoint.save(self.out / "last", tensors, asdict(self.position))
+        checkpoint.save(self.out / "last", tensors, asdict(self.position), keep=self.settings.keep)
+        self.saved = time.monotonic()
 
     def resume(self) -> None:
         folder = self.out / "last"
@@ -202,6 +217,7 @@ class Training:
         self.step.rate = self.position.rate
         self.clock.seconds = dict(self.position.seconds)
         self.log.keep_before(self.position.epoch + 1)
+        checkpoint.discard(self.out / "best", lambda best: bool(best["epoch"] > self.position.epoch))  # will come again
         restore_random(checkpoint.under("random", tensors), self.device)
 
     def load_best(self) -> None:

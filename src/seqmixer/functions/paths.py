@@ -1,0 +1,49 @@
+"""The function that a setting names."""
+
+import importlib
+import os
+import sys
+from collections.abc import Callable
+from difflib import get_close_matches
+from types import ModuleType
+from typing import Any
+
+from seqmixer.errors import ConfigError
+
+
+def from_path(path: str) -> Callable[..., Any]:
+    """The function at `package.module:function` or `package.module.function`; the current folder is searched first.
+
+    >>> from_path("math:sqrt")(9)
+    3.0
+    """
+    module_name, _, name = path.rpartition(":" if ":" in path else ".")
+    if not module_name or not name:
+        raise ConfigError(f"reward {path!r} is not the path of a function; write 'module:function'.")
+    module = _import(module_name, path)
+    try:
+        function: object = getattr(module, name)
+    except AttributeError:
+        near = get_close_matches(name, dir(module), n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise ConfigError(f"reward {path!r}: module {module_name!r} has no {name!r}.{hint}") from None
+    if not callable(function):
+        kind = type(function).__name__
+        raise ConfigError(f"reward {path!r} is not a function but of type {kind}; name a function.")
+    return function
+
+
+def _import(name: str, path: str) -> ModuleType:
+    """Import as `python -m` would: the current folder first."""
+    folder = os.getcwd()
+    sys.path.insert(0, folder)
+    importlib.invalidate_caches()  # the user may have written the file a moment ago
+    try:
+        return importlib.import_module(name)
+    except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and f"{name}.".startswith(f"{error.name}."):
+            where = f"neither in {folder} nor among the installed packages"
+            raise ConfigError(f"reward {path!r}: there is no module {name!r}, {where}.") from None
+        raise ConfigError(f"reward {path!r}: importing {name!r} raised {type(error).__name__}: {error}") from error
+    finally:
+        sys.path.remove(folder)

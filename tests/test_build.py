@@ -1,0 +1,99 @@
+"""Every reward and metric that a config can name, from the config to a number."""
+
+import json
+
+import pytest
+import torch
+
+from seqmixer.build import build_metric, build_reward, build_task
+from seqmixer.config import Config
+from seqmixer.errors import ConfigError
+from seqmixer.rewards import METRICS
+from seqmixer.runs import train
+from seqmixer.types import Rollout
+
+NAMES = [*METRICS, "cider", "chrf"]
+
+
+def config(folder, reward="bleu", metric="bleu", unit="words", targets=("the cat sat", "a dog ran off", "the dog sat")):
+    folder.mkdir(exist_ok=True)
+    (folder / "a").write_text("\n".join(f"x{i} y" for i in range(len(targets))) + "\n")
+    (folder / "b").write_text("\n".join(targets) + "\n")
+    files = {split: ["a", "b"] for split in ("train", "valid", "test")}
+    return Config.parse(
+        {
+            "data": {"task": "text", "folder": str(folder), "length": 8, **files},
+            "model": {"hidden": 8},
+            "algorithm": {"name": "mixer", "xent_epochs": 1, "mixed_epochs": 1, "delta": 8},
+            "reward": {"name": reward},
+            "training": {"batch_size": 2},
+            "evaluation": {"metric": metric, "unit": unit},
+        }
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_run_is_paid_and_reported_in_any_metric(tmp_path, name):
+    run = train(config(tmp_path / "data", reward=name, metric=name), tmp_path)
+    events = [json.loads(line) for line in (run.folder / "log.jsonl").read_text().splitlines()]
+    assert (len(events), len(events[-1]["valid"])) == (2, 2)
+    assert 0 <= events[-1]["train"]["reward"] <= 1
+    assert (run.folder / "cider.safetensors").exists() == (name == "cider")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_perfect_output_gets_the_highest_reward(tmp_path, name):
+    settings = config(tmp_path / "data", reward=name, metric=name, targets=("the cat sat on it", "a dog ran off there"))
+    task = build_task(settings.data)
+    right = torch.tensor([task.train.references[0][0], task.train.references[1][0]])
+    wrong = right.flip(0)
+    references = right.unsqueeze(1)
+    reward = build_reward(settings, task)
+    best, worst = (reward(Rollout(words, references)) for words in (right, wrong))
+    assert (best > 0.99).all()
+    assert (worst < best).all() or name == "length"
+    metric = build_metric(settings, task)
+    assert metric.corpus(metric.statistics(right, references)) == pytest.approx(
+        1000 if name == "cider" else 100, rel=1e-4
+    )
+
+
+def test_a_weighted_sum_is_the_sum_of_its_parts(tmp_path):
+    settings = config(tmp_path / "data", reward="0.5*bleu + 2*rouge_l - edit")
+    task = build_task(settings.data)
+    words = torch.tensor([task.train.references[0][0]])
+    rollout = Rollout(words, torch.tensor([[[*task.train.references[2][0]]]]))
+    parts = [
+        build_reward(config(tmp_path / "data", reward=name), task)(rollout) for name in ("bleu", "rouge_l", "edit")
+    ]
+    total = build_reward(settings, task)(rollout)
+    torch.testing.assert_close(total, 0.5 * parts[0] + 2 * parts[1] - parts[2])
+
+
+def test_pieces_are_merged_into_words_before_they_are_counted(tmp_path):
+    targets = ("un@@ able cats", "una@@ ble cats", "able un@@ able")
+    settings = config(tmp_path / "data", reward="exact", metric="exact", targets=targets)
+    task = build_task(settings.data)
+    words, reference = (torch.tensor([task.train.references[i][0]]) for i in (0, 1))
+    rollout = Rollout(words, reference.unsqueeze(1))
+    assert build_reward(settings, task)(rollout).item() == 1
+    assert "pieces:merged" in build_metric(settings, task).signature
+    as_they_are = config(tmp_path / "data", reward="exact", unit="pieces", targets=targets)
+    assert build_reward(as_they_are, task)(rollout).item() == 0
+
+
+def test_cider_of_merged_words_is_refused(tmp_path):
+    settings = config(tmp_path / "data", reward="cider", targets=("un@@ able cats", "able cats sat"))
+    with pytest.raises(ConfigError) as error:
+        build_reward(settings, build_task(settings.data))
+    assert str(error.value) == (
+        "cider counts the words of the vocabulary, which are pieces; set evaluation.unit = 'pieces'"
+    )
+
+
+def test_an_unknown_metric_names_the_nearest(tmp_path):
+    settings = config(tmp_path / "data", metric="roug_l")
+    with pytest.raises(
+        ConfigError, match=r"^unknown reward or metric 'roug_l'. Did you mean 'rouge_l'\? Known: bleu, "
+    ):
+        build_metric(settings, build_task(settings.data))
