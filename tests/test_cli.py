@@ -96,7 +96,9 @@ def test_train_evaluate_generate_and_compare_on_own_text(run, config, tmp_path):
     code, out, _ = run("evaluate", "runs/mine", "--beam", 3, "--json")
     scored = json.loads(out)
     assert (code, scored["split"]) == (0, "test")
-    assert "|cut:6|beam:3|n:8|" in scored["signature"]
+    assert "|cut:6|beam:3|n:8|" in scored["scores"][0]["signature"]
+    _, out, _ = run("evaluate", "runs/mine", "--standard")
+    assert [line.split()[1].split("|")[0] for line in out.splitlines()] == ["bleu", "standard", "standard"]
 
     (tmp_path / "in.txt").write_text("a b\n\nunheard of\n")
     code, out, _ = run("generate", "runs/mine", "in.txt")

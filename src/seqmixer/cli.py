@@ -60,21 +60,28 @@ def evaluate(
     split: Annotated[str, typer.Option(help="train, valid or test.")] = "test",
     beam: Beam = 1,
     length_penalty: LengthPenalty = 0.0,
+    standard: Annotated[bool, typer.Option("--standard", help="Also sacreBLEU's scores of the whole text.")] = False,
     as_json: Json = False,
 ) -> None:
     """Score a run on a split, with greedy or beam search.
 
+    The score is that of the run's metric on references cropped at T. With --standard, BLEU and chrF by sacreBLEU on the
+    text as it was, uncropped, follow.
+
     \b
-    seqmixer evaluate runs/toy-translation --beam 5
+    seqmixer evaluate runs/toy-translation --beam 5 --standard
     """
     from seqmixer.runs import load
 
     result = load(run).evaluate(split, beam, length_penalty)
-    show(
-        {"run": str(run), "split": split, "score": result.score, "signature": result.signature},
-        f"{result.score:.2f}  {result.signature}",
-        as_json,
-    )
+    values: list[dict[str, object]] = [{"score": result.score, "signature": result.signature}]
+    if standard:
+        from seqmixer.scoring import standard as standard_scores
+
+        scores = standard_scores(result.hypotheses, result.references)
+        values += [{"score": each.value, "signature": each.signature} for each in scores]
+    text = "\n".join(f"{value['score']:6.2f}  {value['signature']}" for value in values)
+    show({"run": str(run), "split": split, "scores": values}, text, as_json)
 
 
 @app.command()

@@ -21,6 +21,7 @@ class Evaluation:
     score: float  # in 0..100
     signature: str
     hypotheses: list[str]
+    references: list[list[str]]  # as they were before they became words of the vocabulary, uncropped
     statistics: Tensor  # (n, S) the counts of each sentence: their sum is the score, resampled rows its spread
 
 
@@ -45,6 +46,7 @@ def evaluate(
         score=float(metric.corpus(statistics)),
         signature=signature(metric, task.length, len(split), beam, length_penalty),
         hypotheses=[task.target_vocab.decode(row) for row in torch.cat(words).tolist()],
+        references=[list(meta["references"]) for meta in split.meta],
         statistics=statistics,
     )
 

@@ -1,0 +1,98 @@
+"""The same on an accelerator: run by hand on one, `python -m pytest -m gpu`."""
+
+import pytest
+import torch
+
+from seqmixer.algorithms import LinearBaseline, Mixer
+from seqmixer.config import TrainingConfig
+from seqmixer.data import batches, toy
+from seqmixer.decoding import beam_search, free, generate, greedy, score
+from seqmixer.evaluation import evaluate
+from seqmixer.models import AttentiveEncoder, LSTMCell, Recurrent, initialise
+from seqmixer.rewards import (
+    BLEU,
+    CharacterTable,
+    DocumentFrequencies,
+    Merges,
+    Style,
+    cider_d,
+    on_whole_words,
+    sentence_bleu,
+    sentence_chrf,
+)
+from seqmixer.training import Training, epochs, read_log
+from seqmixer.types import EOS, PAD, Rollout
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+
+
+def model_for(task):
+    model = Recurrent(LSTMCell, AttentiveEncoder(len(task.source_vocab), 32, 20), len(task.target_vocab), 32)
+    initialise(model, 0.2)
+    return model
+
+
+def test_searches_find_the_same_sentences_as_on_the_cpu():
+    task = toy.translation(seed=1, train=200, valid=20, test=40)
+    model = model_for(task)
+    (batch,) = batches(task.test, 40, task.length, seed=0, epoch=0, shuffle=False)
+    here = (
+        generate(model, batch.source, *free(batch.source, task.length), greedy),
+        beam_search(model, batch.source, task.length, 5),
+    )
+    model, source = model.cuda(), batch.source.cuda()
+    there = generate(model, source, *free(source, task.length), greedy), beam_search(model, source, task.length, 5)
+    assert torch.equal(here[0], there[0].cpu())
+    torch.testing.assert_close(here[1].log_prob, there[1].log_prob.cpu(), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(
+        score(model, source, there[1].words[:, 0]), there[1].log_prob[:, 0], rtol=1e-4, atol=1e-4
+    )
+
+
+def test_mixer_trains_and_resumes(tmp_path):
+    task = toy.translation(seed=1, train=2000, valid=50, test=50)
+    settings = TrainingConfig(batch_size=64, lr=0.004, mixed_lr=0.001, device="cuda")
+
+    def training(count):
+        torch.manual_seed(0)
+        model = model_for(task)
+        algorithm = Mixer(sentence_bleu, LinearBaseline(model.features), task.length, [15, 15, 10, 5, 0])
+        return Training(model, algorithm, task, tmp_path, epochs=count, settings=settings)
+
+    training(3).run()
+    run = training(5)
+    run.run()
+    events = epochs(read_log(tmp_path))
+    assert [event["epoch"] for event in events] == [1, 2, 3, 4, 5]
+    assert events[-1]["train"]["reward"] > 0
+    assert 0 <= evaluate(run.model, task, task.test, BLEU).score <= 100
+
+
+def sentences(words, batch=64, length=20):
+    """Random words, ended at random lengths."""
+    steps, end = torch.arange(length), torch.randint(2, length, (batch, 1))
+    return torch.randint(4, words, (batch, length)).masked_fill(steps == end, EOS).masked_fill(steps > end, PAD)
+
+
+def test_rewards_with_tables_of_their_own_are_captured_and_equal_the_cpu():
+    vocabulary = ["<pad>", "<s>", "</s>", "<unk>", "un@@", "una@@", "able", "ble", "cat", "sat", "on@@", "ly"]
+    hypotheses, references = sentences(len(vocabulary)), torch.stack([sentences(len(vocabulary)) for _ in range(5)], 1)
+    documents = [[[word for word in row if word != PAD] for row in group] for group in references.tolist()]
+    rewards = {
+        "cider": cider_d(DocumentFrequencies.build(documents)),
+        "chrf": sentence_chrf(CharacterTable.build(vocabulary)),
+        "merged": on_whole_words(sentence_bleu, Merges.of(vocabulary, Style.BPE)),
+    }
+    there = Rollout(hypotheses.cuda(), references.cuda())
+    for name, reward in rewards.items():
+        expected = reward(Rollout(hypotheses, references))
+        for _ in range(3):
+            reward(there)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            captured = reward(there)
+        graph.replay()
+        torch.testing.assert_close(captured.cpu(), expected, rtol=1e-4, atol=1e-5, msg=name)
