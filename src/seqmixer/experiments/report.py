@@ -149,7 +149,7 @@ def write_figures(folder: Path, place: Path, stem: str) -> None:
     drawings = {"gains": relative_gains(rows(grid), "gains")}
     drawings |= {task: learning_curves(grid, task, task) for task in grid.tasks}
     for name, drawing in drawings.items():
-        (place / f"{stem}-{name}.svg").write_text(standalone(drawing), encoding="utf-8")
+        (place / f"{stem}-{name.removeprefix(f'{stem}-')}.svg").write_text(standalone(drawing), encoding="utf-8")
 
 
 def write_markdown(folder: Path, path: Path, title: str, commands: list[str]) -> Path:
