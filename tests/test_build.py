@@ -5,9 +5,10 @@ import json
 import pytest
 import torch
 
-from seqmixer.build import build_metric, build_reward, build_task
-from seqmixer.config import Config
+from seqmixer.build import Dimensions, build_metric, build_model, build_reward, build_task
+from seqmixer.config import Config, ModelConfig
 from seqmixer.errors import ConfigError
+from seqmixer.models import Blueprint, ImageMemory, TextMemory
 from seqmixer.rewards import METRICS
 from seqmixer.runs import train
 from seqmixer.types import Rollout
@@ -97,3 +98,18 @@ def test_an_unknown_metric_names_the_nearest(tmp_path):
         ConfigError, match=r"^unknown reward or metric 'roug_l'. Did you mean 'rouge_l'\? Known: bleu, "
     ):
         build_metric(settings, build_task(settings.data))
+
+
+def test_the_settings_of_a_transformer_reach_it():
+    settings = {"name": "transformer", "hidden": 16, "heads": 2, "layers": 3, "dropout": 0.2, "positions": "learned"}
+    text = build_model(ModelConfig(**settings, feedforward=9), Dimensions(5, 7, 9, 6, None))
+    assert text.blueprint == Blueprint(hidden=16, heads=2, feedforward=9, layers=3, dropout=0.2, rotary=False)
+    assert isinstance(text.memory, TextMemory)
+    assert (text.length, text.M_o.out_features, text.memory.words.num_embeddings) == (5, 7, 9)
+    assert (text.positions.count, text.memory.positions.count) == (5, 6)
+    assert (text.norm.weight == 1).all()
+
+    image = build_model(ModelConfig(name="transformer", hidden=16), Dimensions(5, 7, None, None, 3))
+    assert image.blueprint == Blueprint(hidden=16, heads=4, feedforward=64, layers=1, dropout=0.0, rotary=True)
+    assert isinstance(image.memory, ImageMemory)
+    assert build_model(ModelConfig(name="transformer"), Dimensions(5, 7, None, None, None)).memory is None

@@ -38,7 +38,10 @@ def test_the_data_folder_comes_from_the_environment(monkeypatch):
     assert Config().data.model_copy().folder == Config.parse({"data": {}}).data.folder == "/somewhere"
 
 
-MODEL = "model.dropout, model.hidden, model.init, model.layers, model.name, model.reading, model.window"
+MODEL = (
+    "model.dropout, model.feedforward, model.heads, model.hidden, model.init, model.layers, model.name, model.positions, "
+    "model.reading, model.window"
+)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +52,9 @@ MODEL = "model.dropout, model.hidden, model.init, model.layers, model.name, mode
         ("[modle]", [], "unknown setting 'modle'. Did you mean 'model'? Known: algorithm, data, evaluation, model, name, "
                         "reward, seed, training."),
         ("[model]\nhidden = 0", [], "model.hidden = 0: Input should be greater than or equal to 1"),
-        ("[model]\nname = 'lstn'", [], "model.name = 'lstn': Input should be 'elman', 'lstm' or 'gru'"),
+        ("[model]\nname = 'lstn'", [], "model.name = 'lstn': Input should be 'elman', 'lstm', 'gru' or 'transformer'"),
+        ("[model]\nname = 'transformer'\nhidden = 12", [],
+         "model.hidden must be a multiple of twice model.heads; got model.hidden = 12, model.heads = 4"),
         ("[model]\nwindow = 4", [], "model.window must be odd, so that it has a centre; got 4"),
         ("[data]\ntask = 'text'\ntrain = ['a']", [],
          "data.train names 1 files; with data.task = 'text' it names a source file and at least one reference file"),

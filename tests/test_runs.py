@@ -60,7 +60,7 @@ def test_a_run_can_be_opened_from_another_folder(tmp_path, monkeypatch):
     load(tmp_path / "run").evaluate()
 
 
-@pytest.mark.parametrize("name", ["elman", "lstm", "gru"])
+@pytest.mark.parametrize("name", ["elman", "lstm", "gru", "transformer"])
 @pytest.mark.parametrize("algorithm", ["xent", "dad", "e2e", "reinforce", "mixer"])
 def test_every_algorithm_trains_every_model_from_a_config(tmp_path, name, algorithm):
     changes = {"model__name": name, "model__reading": "released", "model__layers": 2, "model__dropout": 0.1}
@@ -69,21 +69,23 @@ def test_every_algorithm_trains_every_model_from_a_config(tmp_path, name, algori
     assert len((run.folder / "log.jsonl").read_text().splitlines()) == 4
 
 
-def test_a_language_model_needs_no_source(tmp_path):
+@pytest.mark.parametrize("name", ["lstm", "transformer"])
+def test_a_language_model_needs_no_source(tmp_path, name):
     files = {f"data__{split}": ["b"] for split in ("train", "valid", "test")}
-    run = train(config(tmp_path, data__source=False, **files), tmp_path)
+    run = train(config(tmp_path, data__source=False, model__name=name, **files), tmp_path)
     assert run.source_vocab is None
     assert len(list(write(run, ["", ""], Search()))) == 2
 
 
-def test_image_features_with_captions(tmp_path):
+@pytest.mark.parametrize("name", ["lstm", "transformer"])
+def test_image_features_with_captions(tmp_path, name):
     numpy.save(tmp_path / "features.npy", numpy.random.default_rng(0).normal(size=(6, 5)).astype(numpy.float32))
     split = ["train", "train", "train", "train", "valid", "test"]
     entries = [
         {"id": str(i), "row": i, "split": s, "captions": ["A cat.", "One dog sits"]} for i, s in enumerate(split)
     ]
     (tmp_path / "captions.json").write_text(json.dumps(entries))
-    run = train(config(tmp_path, data={"task": "captions", "folder": str(tmp_path)}), tmp_path)
+    run = train(config(tmp_path, data={"task": "captions", "folder": str(tmp_path)}, model__name=name), tmp_path)
     (written,) = write(run, torch.zeros(1, 5), Search())
     assert written.source == "row 0"
     assert "refs:closest" in run.evaluate().signature

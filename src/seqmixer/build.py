@@ -24,13 +24,18 @@ from seqmixer.decoding import greedy, sample
 from seqmixer.errors import ConfigError, unknown
 from seqmixer.models import (
     AttentiveEncoder,
+    Blueprint,
     ElmanCell,
     Encoder,
     GRUCell,
     ImageEncoder,
+    ImageMemory,
     LSTMCell,
+    Memory,
     NoEncoder,
     Recurrent,
+    TextMemory,
+    Transformer,
     initialise,
 )
 from seqmixer.rewards import (
@@ -131,37 +136,57 @@ def first(split: Split, n: int) -> Split:
     return Split(split.sources[:n], split.references[:n], split.meta[:n])
 
 
-def build_model(config: ModelConfig, dimensions: Dimensions) -> Recurrent:
-    encoder: Encoder
-    released = config.reading == "released"
-    if dimensions.features is not None:
-        encoder = ImageEncoder(dimensions.features, config.hidden)
-    elif dimensions.source_vocab is not None and dimensions.positions is not None:
-        encoder = AttentiveEncoder(
-            dimensions.source_vocab, config.hidden, dimensions.positions, config.window, sum_positions=released
-        )
-    else:
-        encoder = NoEncoder()
+def build_model(config: ModelConfig, dimensions: Dimensions) -> Recurrent | Transformer:
     match config.name:
         case "elman":
-            cell: type[ElmanCell] | type[LSTMCell] | type[GRUCell] = ElmanCell
+            model: Recurrent | Transformer = recurrent(ElmanCell, config, dimensions)
         case "lstm":
-            cell = LSTMCell
+            model = recurrent(LSTMCell, config, dimensions)
         case "gru":
-            cell = GRUCell
+            model = recurrent(GRUCell, config, dimensions)
+        case "transformer":
+            model = transformer(config, dimensions)
         case _:
             assert_never(config.name)
-    model = Recurrent(
+    initialise(model, config.init)
+    return model
+
+
+def recurrent(
+    cell: type[ElmanCell] | type[LSTMCell] | type[GRUCell], config: ModelConfig, dimensions: Dimensions
+) -> Recurrent:
+    hidden, released = config.hidden, config.reading == "released"
+    encoder: Encoder = NoEncoder()
+    if dimensions.features is not None:
+        encoder = ImageEncoder(dimensions.features, hidden)
+    elif dimensions.source_vocab is not None and dimensions.positions is not None:
+        encoder = AttentiveEncoder(dimensions.source_vocab, hidden, dimensions.positions, config.window, released)
+    return Recurrent(
         cell,
         encoder,
         dimensions.target_vocab,
-        config.hidden,
+        hidden,
         layers=config.layers,
         dropout=config.dropout,
         released=released,
     )
-    initialise(model, config.init)
-    return model
+
+
+def transformer(config: ModelConfig, dimensions: Dimensions) -> Transformer:
+    blueprint = Blueprint(
+        hidden=config.hidden,
+        heads=config.heads,
+        feedforward=config.feedforward or 4 * config.hidden,
+        layers=config.layers,
+        dropout=config.dropout,
+        rotary=config.positions == "rotary",
+    )
+    memory: Memory | None = None
+    if dimensions.features is not None:
+        memory = ImageMemory(blueprint, dimensions.features)
+    elif dimensions.source_vocab is not None and dimensions.positions is not None:
+        memory = TextMemory(blueprint, dimensions.source_vocab, dimensions.positions)
+    return Transformer(blueprint, memory, dimensions.target_vocab, dimensions.length)
 
 
 def build_reward(config: Config, task: Task, folder: Path | None = None) -> Reward:

@@ -73,14 +73,21 @@ class DataConfig(Section):
 
 
 class ModelConfig(Section):
-    name: Literal["elman", "lstm", "gru"] = "lstm"
-    """The recurrence: Elman RNN (Eqs. 3-5), LSTM or GRU."""
+    name: Literal["elman", "lstm", "gru", "transformer"] = "lstm"
+    """Elman RNN (Eqs. 3-5), LSTM, GRU, or a Transformer."""
     hidden: int = Field(256, ge=1)
     """H, the size of the hidden state and of every embedding."""
     layers: int = Field(1, ge=1)
-    """Recurrent layers; the context enters the first."""
+    """Recurrent layers, the context enters the first; or layers of the Transformer's decoder, and of its encoder."""
     dropout: float = Field(0.0, ge=0, lt=1)
-    """On the inputs of each layer and of the output layer."""
+    """On the inputs of each layer and of the output layer. Transformer: on embeddings, attention weights and what each
+    part of a layer adds."""
+    heads: int = Field(4, ge=1)
+    """Transformer: in how many ways each layer attends; hidden is a multiple of twice as many."""
+    feedforward: int | None = Field(None, ge=1)
+    """Transformer: the inner size of the feed-forward parts. Default: four times hidden."""
+    positions: Literal["rotary", "learned"] = "rotary"
+    """Transformer: a word's place rotates queries and keys, or is a learned vector added to the word."""
     window: int = Field(5, ge=1)
     """q of Eq. 12, how many neighbouring source words are averaged; odd."""
     reading: Literal["paper", "released"] = "paper"
@@ -89,9 +96,12 @@ class ModelConfig(Section):
     """Weights start from N(0, init), biases from 0."""
 
     @model_validator(mode="after")
-    def odd(self) -> Self:
+    def fits(self) -> Self:
         if self.window % 2 == 0:
             raise ValueError(f"model.window must be odd, so that it has a centre; got {self.window}")
+        if self.name == "transformer" and self.hidden % (2 * self.heads):
+            got = f"got model.hidden = {self.hidden}, model.heads = {self.heads}"
+            raise ValueError(f"model.hidden must be a multiple of twice model.heads; {got}")
         return self
 
 

@@ -6,11 +6,27 @@ import pytest
 import torch
 from torch import nn
 
-from seqmixer.models import AttentiveEncoder, ElmanCell, GRUCell, ImageEncoder, LSTMCell, NoEncoder, Recurrent
-from seqmixer.types import BOS, PAD, SequenceModel
+from seqmixer.algorithms import E2E, Dad, LinearBaseline, Mixer, Reinforce, Xent
+from seqmixer.decoding import beam_search, free, generate, greedy, sample, score
+from seqmixer.models import (
+    AttentiveEncoder,
+    Blueprint,
+    ElmanCell,
+    GRUCell,
+    ImageEncoder,
+    ImageMemory,
+    LSTMCell,
+    NoEncoder,
+    Recurrent,
+    TextMemory,
+    Transformer,
+)
+from seqmixer.rewards import sentence_bleu
+from seqmixer.types import BOS, EOS, PAD, Batch, SequenceModel
 
 B, T, V, H = 3, 5, 7, 4
 WORDS = torch.tensor([[1, 3, 4, 2, 0], [1, 6, 5, 4, 3], [1, 2, 0, 0, 0]])  # (B, T) inputs
+TARGET = torch.tensor([[3, 4, 2, 0, 0], [6, 5, 4, 3, 2], [2, 0, 0, 0, 0]])  # (B, T)
 TEXT = torch.tensor([[4, 5, 6, 7, 3, 8], [8, 3, 0, 0, 0, 0], [5, 5, 5, 0, 0, 0]])  # (B, N)
 FEATURES = torch.randn(B, 6, dtype=torch.double, generator=torch.Generator().manual_seed(1))  # (B, D)
 NOTHING = torch.zeros(B, 0, dtype=torch.long)
@@ -22,14 +38,43 @@ ENCODERS = {
     "image": (lambda: ImageEncoder(6, H), FEATURES),
     "nothing": (NoEncoder, NOTHING),
 }
-MODELS = list(itertools.product(CELLS, ENCODERS, [False, True], [1, 2]))
+MEMORIES = {
+    "words": (lambda blueprint: TextMemory(blueprint, 9, positions=6), TEXT),
+    "image": (lambda blueprint: ImageMemory(blueprint, 6), FEATURES),
+    "nothing": (lambda blueprint: None, NOTHING),
+}
 
 
-@pytest.fixture(params=MODELS, ids=lambda p: f"{p[0].__name__}-{p[1]}-{'released' if p[2] else 'paper'}-{p[3]}")
+def recurrent(cell, encoder, released, layers):
+    return Recurrent(cell, encoder(), V, H, layers=layers, released=released)
+
+
+def transformer(memory, rotary, layers):
+    blueprint = Blueprint(hidden=H, heads=2, feedforward=6, layers=layers, rotary=rotary)
+    return Transformer(blueprint, memory(blueprint), V, length=T)
+
+
+MODELS = {
+    f"{cell.__name__}-{name}-{'released' if released else 'paper'}-{layers}": (
+        recurrent,
+        (cell, ENCODERS[name][0], released, layers),
+        ENCODERS[name][1],
+    )
+    for cell, name, released, layers in itertools.product(CELLS, ENCODERS, [False, True], [1, 2])
+} | {
+    f"Transformer-{name}-{'rotary' if rotary else 'learned'}-{layers}": (
+        transformer,
+        (MEMORIES[name][0], rotary, layers),
+        MEMORIES[name][1],
+    )
+    for name, rotary, layers in itertools.product(MEMORIES, [False, True], [1, 2])
+}
+
+
+@pytest.fixture(params=MODELS.values(), ids=MODELS.keys())
 def model_and_source(request):
-    cell, name, released, layers = request.param
-    encoder, source = ENCODERS[name]
-    model = Recurrent(cell, encoder(), V, H, layers=layers, released=released).double()
+    made, arguments, source = request.param
+    model = made(*arguments).double()
     for parameter in model.parameters():
         nn.init.normal_(parameter)
     return model, source
@@ -97,7 +142,8 @@ def test_shapes_and_types_are_those_of_the_contract(model_and_source):
     for leaf in leaves(context) + leaves(state):
         assert len(leaf) == B
     for old, new in zip(leaves(model.start(context)), leaves(state), strict=True):
-        assert (old.shape, old.dtype) == (new.shape, new.dtype) == ((B, H), torch.double)
+        assert (old.shape, old.dtype) == (new.shape, new.dtype)
+        assert old.dtype in (torch.double, torch.long)
 
 
 def test_rows_of_context_and_state_can_be_reordered(model_and_source):
@@ -119,6 +165,29 @@ def test_sentences_of_a_batch_do_not_see_each_other(model_and_source):
     for b in range(B):
         alone = model.unroll(WORDS[b : b + 1], model.encode(source[b : b + 1]))
         torch.testing.assert_close(together[b : b + 1], alone)
+
+
+TEXT_MODELS = {name: made for name, made in MODELS.items() if made[2] is TEXT}
+
+
+@pytest.mark.parametrize("model_and_source", TEXT_MODELS.values(), ids=TEXT_MODELS.keys(), indirect=True)
+def test_padding_changes_nothing(model_and_source):
+    model, source = model_and_source
+    padded = torch.cat([source, torch.full((B, 3), PAD)], 1)
+
+    torch.testing.assert_close(model.unroll(WORDS, model.encode(padded)), model.unroll(WORDS, model.encode(source)))
+
+
+def test_a_step_leaves_the_state_it_came_from_as_it_was(model_and_source):
+    """Hypotheses share their past."""
+    model, source = model_and_source
+    context = model.encode(source)
+    _, state = model.step(model.embed(WORDS[:, 0]), model.start(context), context)
+    before = [leaf.clone() for leaf in leaves(state)]
+
+    model.step(model.embed(WORDS[:, 1]), state, context)
+
+    assert all(torch.equal(old, leaf) for old, leaf in zip(before, leaves(state), strict=True))
 
 
 def test_no_step_sees_a_later_word(model_and_source):
@@ -148,3 +217,56 @@ def test_pad_and_bos_are_never_written(model_and_source):
 
     assert (p[..., [PAD, BOS]] == 0).all()
     torch.testing.assert_close(p.sum(-1), torch.ones(B, T, dtype=torch.double))
+
+
+ALGORITHMS = {
+    "xent": lambda baseline: Xent(),
+    "dad": lambda baseline: Dad([0.5]),
+    "e2e": lambda baseline: E2E([2], k=3),
+    "reinforce": lambda baseline: Reinforce(sentence_bleu, baseline),
+    "mixer": lambda baseline: Mixer(sentence_bleu, baseline, T, [2]),
+}
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_every_algorithm_gives_every_parameter_a_finite_gradient(model_and_source, algorithm):
+    model, source = model_and_source
+    learning = ALGORITHMS[algorithm](LinearBaseline(model.features).double())
+
+    learning(model, Batch(source, TARGET, TARGET.unsqueeze(1)), 0).value.backward()
+
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.isfinite().all(), name
+    assert model.M_o.weight.grad.abs().sum() > 0
+
+
+@pytest.mark.parametrize("choose", [greedy, sample])
+def test_sentences_can_be_written(model_and_source, choose):
+    model, source = model_and_source
+
+    words = generate(model, source, *free(source, T), choose)
+
+    assert words.shape == (B, T)
+    for row in words.tolist():
+        sentence = row[: row.index(EOS)] if EOS in row else row
+        assert not {PAD, BOS, EOS} & set(sentence)
+        assert set(row[len(sentence) + 1 :]) <= {PAD}
+
+
+def test_a_beam_holds_sentences_with_the_probability_the_model_gives_them(model_and_source):
+    """A search that mixed up the states of its hypotheses would not."""
+    model, source = model_and_source
+
+    found = beam_search(model, source, T, beam=3)
+
+    for k in range(3):
+        torch.testing.assert_close(score(model, source, found.words[:, k]).float(), found.log_prob[:, k])
+
+
+def test_a_beam_of_1_is_greedy_search(model_and_source):
+    model, source = model_and_source
+
+    torch.testing.assert_close(
+        beam_search(model, source, T, beam=1).words[:, 0], generate(model, source, *free(source, T), greedy)
+    )

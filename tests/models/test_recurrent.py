@@ -12,7 +12,7 @@ from seqmixer.models import (
     Recurrent,
     initialise,
 )
-from seqmixer.models.recurrent import NEVER
+from seqmixer.models.output import NEVER
 from seqmixer.types import BOS, PAD
 
 V, H = 7, 4

@@ -55,9 +55,10 @@ def watched(total: int) -> Iterator[Report]:
 def table(folder: Path) -> Table:
     """The paper's Fig. 5, left, for the terminal."""
     grid = read_grid(folder)
-    shown = Table(title=TITLE + ": test scores", title_justify="left")
+    shown = Table(title=f"{TITLE}: test scores", title_justify="left", caption_justify="left")
+    shown.caption = "best: of the task's grammatical sentences, those with the highest expected reward"
     shown.add_column("task", no_wrap=True)
-    for name in (*(LABELS[method] for method in grid.methods), "best grammatical", "MIXER / XENT"):
+    for name in (*(LABELS[method] for method in grid.methods), "best", "MIXER / XENT"):
         shown.add_column(name, justify="right")
     for row in rows(grid):
         cells = [spelled(row.cells[method]) for method in grid.methods]

@@ -10,7 +10,7 @@ import os
 import platform
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from seqmixer.config import Config
+from seqmixer.errors import Interrupted
 from seqmixer.experiments.oracle import best_score
 from seqmixer.runs import train
 from seqmixer.training import epochs, read_log
@@ -78,17 +79,22 @@ def run_grid(recipes: Sequence[Path], seeds: Sequence[int], folder: Path, worker
     """
     began = time.perf_counter()
     waiting = dict(base_and_methods(recipe, seed, folder) for recipe in recipes for seed in seeds)
-    left = len(waiting) * (1 + len(METHODS))
+    total = left = len(waiting) * (1 + len(METHODS))
     results: list[Result] = []
+    ready, under_way = list(waiting), dict[Future[Result], Job]()
     with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
-        under_way = {pool.submit(run_job, base, folder): base for base in waiting}
-        while under_way:
-            for future in wait(under_way, return_when=FIRST_COMPLETED).done:
-                job = under_way.pop(future)
-                results.append(future.result())
-                left -= 1
-                under_way |= {pool.submit(run_job, method, folder): method for method in waiting.get(job, [])}
-                report(results[-1], left)
+        try:
+            while ready or under_way:
+                while ready and len(under_way) < workers:  # no more than run: what waits in a pool cannot be stopped
+                    job = ready.pop(0)
+                    under_way[pool.submit(run_job, job, folder)] = job
+                for future in wait(under_way, return_when=FIRST_COMPLETED).done:
+                    ready += waiting.get(under_way.pop(future), [])
+                    results.append(future.result())
+                    left -= 1
+                    report(results[-1], left)
+        except KeyboardInterrupt:  # which reaches the runs under way too: they save and stop
+            raise Interrupted(f"stopped with {left} of {total} runs to go; saved in {folder}") from None
     grid = {
         "tasks": list(dict.fromkeys(base.task for base in waiting)),
         "methods": list(METHODS),

@@ -6,9 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from seqmixer.models.encoders import Encoder
-from seqmixer.types import BOS, PAD, Context, SequenceModel, State
-
-NEVER = -1e4  # a logit of probability 0 in every float type, without the NaN that -inf brings to entropies
+from seqmixer.models.output import not_written
+from seqmixer.types import Context, SequenceModel, State
 
 
 class Cell(nn.Module, ABC):
@@ -101,9 +100,7 @@ class Recurrent(SequenceModel):
         self.features = 2 * hidden if self.released else hidden  # the size of what `step` returns as h
         self.M_o = nn.Linear(self.features, vocab_size)
         self.dropout = nn.Dropout(dropout)
-        never = torch.zeros(vocab_size)
-        never[[PAD, BOS]] = NEVER  # they stand around a sentence, never in it
-        self.register_buffer("never", never, persistent=False)
+        self.register_buffer("never", not_written(vocab_size), persistent=False)
 
     def encode(self, source: Tensor) -> Context:
         return self.encoder(source)
@@ -148,9 +145,12 @@ def step_by_step(model: SequenceModel, words: Tensor, context: Context) -> Tenso
 
 
 def initialise(model: nn.Module, std: float) -> None:
-    """The released initialisation: weights from N(0, std), biases 0."""
-    for name, parameter in model.named_parameters():
-        if "bias" in name:
-            nn.init.zeros_(parameter)
-        else:
-            nn.init.normal_(parameter, std=std)
+    """The released initialisation: weights from N(0, std), biases 0. Gains of norms, which it does not have, are 1."""
+    for module in model.modules():
+        for name, parameter in module.named_parameters(recurse=False):
+            if "bias" in name:
+                nn.init.zeros_(parameter)
+            elif isinstance(module, nn.LayerNorm):
+                nn.init.ones_(parameter)
+            else:
+                nn.init.normal_(parameter, std=std)
