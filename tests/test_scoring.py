@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import sacrebleu
+from pycocoevalcap.cider.cider_scorer import CiderScorer
 from rouge_score.rouge_scorer import RougeScorer
 
 from seqmixer.errors import DataError, SeqmixerError
@@ -151,7 +152,7 @@ def test_a_bin_is_kept_from_800_words_on_with_one_end_of_sentence_each():
     [
         (lambda: standard(["a"], [["a"]], ["bleau"]),
          "unknown metric of the standard protocol 'bleau'. Did you mean 'bleu'? "
-         "Known: bleu, chrf, rouge1, rouge1_f, rouge2, rouge2_f, rouge_l, ter."),
+         "Known: bleu, chrf, cider, rouge1, rouge1_f, rouge2, rouge2_f, rouge_l, ter."),
         (lambda: standard(["a"], [["a"]], ["bleu"], tokenize="13"),
          "unknown tokenize '13'. Did you mean '13a'? Known: 13a, none."),
         (lambda: paper(["a"], [["a"]], ["a"], ["chrf"]),
@@ -186,3 +187,16 @@ def test_the_paper_protocol_keeps_what_the_released_loader_kept_of_iwslt14(split
     (score,) = paper(english, [[line] for line in english], german)
     assert f"|cut:25|bins:800|{counts}|" in score.signature
     assert score.value == pytest.approx(100)
+
+
+def test_cider_is_pycocoevalcaps_on_the_same_text():
+    rng = random.Random(0)
+    words = [f"w{i}" for i in range(30)]
+    references = [[" ".join(rng.choices(words, k=rng.randint(3, 12))) for _ in range(3)] for _ in range(40)]
+    hypotheses = [" ".join(rng.choices(several[0].split() + words[:4], k=8)) for several in references]
+    theirs = CiderScorer()
+    for hypothesis, several in zip(hypotheses, references, strict=True):
+        theirs.cook_append(hypothesis, several)
+    (ours,) = standard(hypotheses, references, ["cider"])
+    assert ours.value == pytest.approx(100 * theirs.compute_score()[0], rel=1e-4)
+    assert ours.signature.startswith("standard|cider-d|order:4|sigma:6|df:40:")

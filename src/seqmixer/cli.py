@@ -168,7 +168,7 @@ def score(
     metric: Annotated[
         list[str] | None,
         typer.Option(
-            help="bleu, chrf, ter (lower is better, slow), rouge1, rouge2 (recall), rouge1_f, rouge2_f, rouge_l (F1); "
+            help="bleu, chrf, ter (lower is better, slow), rouge1, rouge2 (recall), rouge1_f, rouge2_f, rouge_l (F1), cider; "
             "paper: bleu, rouge2. May be repeated. Default: bleu and chrf; paper: bleu."
         ),
     ] = None,

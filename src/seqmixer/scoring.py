@@ -1,6 +1,6 @@
 """Scores to report, of text, in two protocols that are never mixed: each score says in its signature which it is.
 
-`standard`: whole sentences, all of them; BLEU, chrF and TER by sacreBLEU, ROUGE by our own counts.
+`standard`: whole sentences, all of them; BLEU, chrF and TER by sacreBLEU, ROUGE and CIDEr-D by our own counts.
 `paper`: what the released evaluator computes: only some of the sentences, cut at T words (see `kept`).
 """
 
@@ -21,7 +21,18 @@ from torch.nn.utils.rnn import pad_sequence
 
 from seqmixer.data import read_lines
 from seqmixer.errors import ConfigError, DataError, unknown
-from seqmixer.rewards import BLEU, ROUGE1, ROUGE1_F, ROUGE2, ROUGE2_F, ROUGE_L, Metric, unk_as_word
+from seqmixer.rewards import (
+    BLEU,
+    ROUGE1,
+    ROUGE1_F,
+    ROUGE2,
+    ROUGE2_F,
+    ROUGE_L,
+    DocumentFrequencies,
+    Metric,
+    cider_metric,
+    unk_as_word,
+)
 from seqmixer.types import EOS, PAD, UNK
 from seqmixer.version import __version__
 
@@ -30,7 +41,7 @@ References = Sequence[Sequence[str]]  # all references of each sentence, as many
 
 ROUGES = {metric.name: metric for metric in (ROUGE1, ROUGE1_F, ROUGE2, ROUGE2_F, ROUGE_L)}
 PAPER = {metric.name: metric for metric in (BLEU, ROUGE2)}
-METRICS = {"standard": ("bleu", "chrf", "ter", *ROUGES), "paper": tuple(PAPER)}
+METRICS = {"standard": ("bleu", "chrf", "ter", "cider", *ROUGES), "paper": tuple(PAPER)}
 TOKENIZE = ("none", "13a")  # words are what spaces separate; or as mteval-v13a splits raw text
 
 LENGTH = 25  # T of the paper's translation; 15 in its other tasks
@@ -41,7 +52,7 @@ ROWS = 64  # sentences compared at a time: a batch holds the square of the longe
 @dataclass(frozen=True)
 class Score:
     metric: str
-    value: float  # in 0..100; of ter, lower is better, and there is no 100 to its end
+    value: float  # in 0..100; cider's in 0..1000; of ter, lower is better, and there is no 100 to its end
     signature: str
 
 
@@ -58,7 +69,7 @@ def standard(
         raise unknown("tokenize", tokenize, TOKENIZE)
     return [
         _of_words(name, hypotheses, references, tokenize)
-        if name in ROUGES
+        if name == "cider" or name in ROUGES
         else _of_text(name, hypotheses, references, tokenize)
         for name in metrics
     ]
@@ -85,7 +96,7 @@ def paper(
     words = sum(len(several[0]) for several in wanted)
     how = f"cut:{length}|bins:{least}|n:{len(chosen)}/{len(sources)}|words:{words}|seqmixer:{__version__}"
     return [
-        Score(name, _counted(PAPER[name], cut, wanted, {"<unk>": UNK}), f"paper|{PAPER[name].signature}|{how}")
+        Score(name, _counted(PAPER[name], cut, wanted, _ids({"<unk>": UNK})), f"paper|{PAPER[name].signature}|{how}")
         for name in metrics
     ]
 
@@ -163,16 +174,26 @@ def _of_words(name: str, hypotheses: Texts, references: References, tokenize: st
     split = Tokenizer13a() if tokenize == "13a" else str
     written = [split(text).split() for text in hypotheses]
     wanted = [[split(text).split() for text in several] for several in references]
+    ids = _ids({})
+    if name == "cider":  # with the document frequencies of these references, as pycocoevalcap has it
+        documents = [[[*(ids[word] for word in words), EOS] for words in several] for several in wanted]
+        metric = cider_metric(DocumentFrequencies.build(documents))
+    else:
+        metric = ROUGES[name]
     how = f"nrefs:{len(references[0])}|tok:{tokenize}|n:{len(hypotheses)}|seqmixer:{__version__}"
-    signature = f"standard|{unk_as_word(ROUGES[name]).signature}|{how}"
-    return Score(name, _counted(ROUGES[name], written, wanted, {}), signature)
+    signature = f"standard|{unk_as_word(metric).signature}|{how}"
+    return Score(name, _counted(metric, written, wanted, ids), signature)
+
+
+def _ids(known: dict[str, int]) -> defaultdict[str, int]:
+    """An id of its own for each word that is asked for, but those that are `known`."""
+    return defaultdict(count(UNK + 1).__next__, known)
 
 
 def _counted(
-    metric: Metric, hypotheses: list[list[str]], references: list[list[list[str]]], known: dict[str, int]
+    metric: Metric, hypotheses: list[list[str]], references: list[list[list[str]]], ids: defaultdict[str, int]
 ) -> float:
-    """Score words by our own counts. Each has an id of its own but those that are `known`."""
-    ids: defaultdict[str, int] = defaultdict(count(UNK + 1).__next__, known)
+    """Score words by our own counts."""
     rows = []
     for i in range(0, len(hypotheses), ROWS):
         words = _padded(hypotheses[i : i + ROWS], ids)  # (B, T)
