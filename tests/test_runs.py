@@ -194,3 +194,15 @@ def test_a_damaged_description_of_the_task_is_one_clear_line(tmp_path):
         RunError, match=re.escape("run/task.json is missing or damaged; this is no complete run folder")
     ):
         load(tmp_path / "run")
+
+
+def test_using_a_run_never_imports_code_that_its_folder_names(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    train(config(tmp_path), tmp_path)
+    (tmp_path / "evil.py").write_text("raise SystemExit('imported')")
+    path = tmp_path / "run/config.toml"
+    path.write_text(path.read_text().replace('name = "bleu"', 'name = "evil:reward"'))
+    run = load(tmp_path / "run")
+    assert run.config.reward.name == "evil:reward"
+    run.evaluate()
+    assert list(write(run, ["a"], Search()))
