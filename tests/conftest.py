@@ -2,8 +2,12 @@ import os
 
 os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported, and for the processes that tests start
 
+import sys
+
 import pytest
 import torch
+
+from seqmixer.cli import main
 
 
 @pytest.fixture(autouse=True)
@@ -11,3 +15,20 @@ def one_thread_and_a_seed():
     """Small tensors get 100 times slower when threads fight; every test draws the same numbers each time."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Call the command line as a person would. -> exit code, standard output, standard error"""
+
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["seqmixer", *map(str, arguments)])
+        try:
+            main()
+            code = 0
+        except SystemExit as end:
+            code = end.code or 0
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call

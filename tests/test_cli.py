@@ -6,8 +6,6 @@ import time
 
 import pytest
 
-from seqmixer.cli import main
-
 TINY = [
     "--set", "model.hidden=8", "--set", "training.batch_size=4", "--set", "training.lr=0.01",
     "--set", "algorithm.xent_epochs=2", "--set", "algorithm.mixed_epochs=1", "--set", "algorithm.delta=3",
@@ -28,23 +26,6 @@ def raising(hypothesis, references):
 def shapely(hypothesis, references):
     return [1.0, 2.0]
 '''
-
-
-@pytest.fixture
-def run(monkeypatch, capsys):
-    """Call the command line as a person would. -> exit code, standard output, standard error"""
-
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["seqmixer", *map(str, arguments)])
-        try:
-            main()
-            code = 0
-        except SystemExit as end:
-            code = end.code or 0
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ import pytest
 
 from seqmixer import runs
 from seqmixer.algorithms import LinearBaseline, Mixer
-from seqmixer.cli import main
 from seqmixer.config import TrainingConfig
 from seqmixer.data import text_task
 from seqmixer.errors import RewardError
@@ -82,16 +81,13 @@ def folder(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def train(folder, monkeypatch, capsys):
+def train(folder, run):
+    """-> exit code, standard error"""
+
     def call(*settings):
         sets = [argument for setting in settings for argument in ("--set", setting)]
-        monkeypatch.setattr(sys, "argv", ["seqmixer", "train", "run.toml", *TINY, *sets])
-        try:
-            main()
-            code = 0
-        except SystemExit as end:
-            code = end.code
-        return code, capsys.readouterr().err
+        code, _, err = run("train", "run.toml", *TINY, *sets)
+        return code, err
 
     return call
 

@@ -1,11 +1,9 @@
 import gzip
 import json
-import sys
 
 import pytest
 import sacrebleu
 
-from seqmixer.cli import main
 from seqmixer.scoring import paper, standard
 
 HYPOTHESES = ["the cat sat on the mat", "a dog sat on a mat", "", "the dog"]
@@ -25,20 +23,9 @@ def files(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def score(files, monkeypatch, capsys):
+def score(files, run):
     """-> exit code, standard output, standard error"""
-
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["seqmixer", "score", *arguments])
-        try:
-            main()
-            code = 0
-        except SystemExit as end:
-            code = end.code or 0
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
+    return lambda *arguments: run("score", *arguments)
 
 
 def test_a_line_for_each_metric(score):

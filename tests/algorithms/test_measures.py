@@ -4,7 +4,7 @@ from statistics import mean, pstdev
 import pytest
 import torch
 
-from seqmixer.algorithms.measures import measures
+from seqmixer.algorithms.measures import measures, symptoms
 from seqmixer.types import EOS, PAD, Batch
 
 V, T = 6, 4
@@ -41,6 +41,7 @@ def test_measures_are_means_over_what_the_model_wrote(o, r_bar):
         "entropy": mean([-sum(x * math.log(x) for x in p[b, t].tolist()) for b, t in STEPS]),
         "length_ratio": (3 + 4 + 1 + 4) / (2 + 4 + 1 + 4),
         "cut": 1 / 3,
+        "own_words": len(STEPS) / (3 + 4 + 1 + 4),
     }
     assert [(b, t) for b in range(4) for t in range(T) if FREE[b, t]] == STEPS
     assert {name: value.item() for name, value in got.items()} == pytest.approx(expected, rel=1e-5)
@@ -56,8 +57,28 @@ def test_measures_of_a_batch_that_was_given_whole_are_finite(o, r_bar):
     got = measures(o, TARGET, torch.zeros_like(FREE), R, r_bar, BATCH)
 
     assert got["length_ratio"].item() == 1
-    assert [got[name].item() for name in got if name != "length_ratio"] == [0] * 6
+    assert [got[name].item() for name in got if name != "length_ratio"] == [0] * 7
 
 
 def test_equal_rewards_have_no_spread(o, r_bar):
     assert measures(o, WORDS, FREE, torch.full((4,), 0.5), r_bar, BATCH)["reward_spread"].item() == 0
+
+
+HEALTHY = {"own_words": 1.0, "reward_spread": 0.2, "entropy": 0.7, "cut": 0.1, "length_ratio": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({}, []),
+        ({"reward_spread": 0.0}, ["every sentence is paid the same, so there is nothing to learn from: look at the reward"]),
+        ({"entropy": 0.01}, ["the model no longer explores (entropy 0.010): lower training.mixed_lr, or stop earlier"]),
+        ({"cut": 0.8}, ["80 % of the sentences do not end before T: does the reward have a price for length? Add one, such as length"]),
+        ({"length_ratio": 1.9}, ["sentences have 1.90 times the words of their references: what is the reward paying?"]),
+        ({"length_ratio": 0.3}, ["sentences have 0.30 times the words of their references: what is the reward paying?"]),
+        ({"entropy": 0.0, "own_words": 0.2}, []),
+    ],
+)  # fmt: skip
+def test_what_looks_ill_is_said_in_plain_words(change, said):
+    assert symptoms({**HEALTHY, **change}) == said
+    assert symptoms({"xent": 1.0}) == []

@@ -3,8 +3,20 @@
 from seqmixer.algorithms.algorithm import Algorithm, Stage
 from seqmixer.algorithms.dad import Dad
 from seqmixer.algorithms.e2e import E2E
+from seqmixer.algorithms.measures import symptoms
 from seqmixer.algorithms.mixer import Mixer
 from seqmixer.algorithms.reinforce import LinearBaseline, Reinforce, StepBaseline
 from seqmixer.algorithms.xent import Xent
 
-__all__ = ["E2E", "Algorithm", "Dad", "LinearBaseline", "Mixer", "Reinforce", "Stage", "StepBaseline", "Xent"]
+__all__ = [
+    "E2E",
+    "Algorithm",
+    "Dad",
+    "LinearBaseline",
+    "Mixer",
+    "Reinforce",
+    "Stage",
+    "StepBaseline",
+    "Xent",
+    "symptoms",
+]

@@ -1,5 +1,7 @@
 """What is worth watching while a model is paid for its own words: most failures show here first."""
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor
 
@@ -17,6 +19,7 @@ def measures(o: Tensor, words: Tensor, free: Tensor, r: Tensor, r_bar: Tensor, b
     entropy                 nats per step; falling to 0 means the model has stopped exploring
     length_ratio            words written / words in the target; drifting from 1 means the reward pays for length
     cut                     share of sentences with no EOS before T; rising means the model no longer stops
+    own_words               share of the words that the model wrote; the rest was given
     """
     own = free.any(-1)  # (B,)
     advantage = r.unsqueeze(-1) - r_bar  # (B, T)
@@ -29,4 +32,33 @@ def measures(o: Tensor, words: Tensor, free: Tensor, r: Tensor, r_bar: Tensor, b
         "entropy": masked_mean(entropy(o), free),
         "length_ratio": (words != PAD).sum() / batch.mask.sum(),
         "cut": masked_mean(((words != EOS) & (words != PAD))[:, -1].float(), own),
+        "own_words": free.sum() / (words != PAD).sum(),
     }
+
+
+def symptoms(means: Mapping[str, float]) -> list[str]:
+    """What the measures of an epoch say of its health, in plain words; nothing where all is well.
+
+    Only where the model wrote most of the words: the few it writes in the first stages of MIXER are mostly certain.
+
+    >>> symptoms({"own_words": 1.0, "reward_spread": 0.2, "entropy": 0.7, "cut": 0.9, "length_ratio": 1.2})
+    ['90 % of the sentences do not end before T: does the reward have a price for length? Add one, such as length']
+    """
+    if means.get("own_words", 0.0) < 0.5:
+        return []
+    found = []
+    if means["reward_spread"] < 1e-6:
+        found.append("every sentence is paid the same, so there is nothing to learn from: look at the reward")
+    if means["entropy"] < 0.02:
+        found.append(
+            f"the model no longer explores (entropy {means['entropy']:.3f}): lower training.mixed_lr, or stop earlier"
+        )
+    if means["cut"] > 0.5:
+        found.append(
+            f"{100 * means['cut']:.0f} % of the sentences do not end before T: does the reward have a price for "
+            "length? Add one, such as length"
+        )
+    if not 0.5 < means["length_ratio"] < 1.5:
+        times = f"{means['length_ratio']:.2f} times"
+        found.append(f"sentences have {times} the words of their references: what is the reward paying?")
+    return found

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from seqmixer.algorithms import Algorithm
+from seqmixer.algorithms import Algorithm, symptoms
 from seqmixer.config import EvaluationConfig, TrainingConfig
 from seqmixer.data import Task, batch_count, batches
 from seqmixer.errors import RunError
@@ -144,14 +144,16 @@ class Training:
         if better:
             position.best, position.best_perplexity, position.best_epoch = valid.score, ppl, position.epoch
             checkpoint.save(self.out / "best", self.model.state_dict(), {"epoch": position.epoch, "score": valid.score})
+        train = self.means.values()
         event: Event = {
             "event": "epoch",
             "epoch": position.epoch,
             "stage": stage,
             "rate": position.rate,
-            "train": self.means.values(),
+            "train": train,
             "valid": {"perplexity": ppl, self.metric.name: valid.score},
             "best": better,
+            "symptoms": symptoms(train),
             "seconds": self.clock.split(),
             "samples": self.samples(valid.hypotheses),
         }

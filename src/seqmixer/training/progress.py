@@ -78,6 +78,8 @@ class Terminal:
         seconds = sum(event["seconds"].values())
         line = f"  epoch {event['epoch']:3}  {brief(event['train'])}  | valid: {valid}{' *' if event['best'] else '  '}"
         self.bar.console.print(f"{line}  {seconds:.1f} s", highlight=False, soft_wrap=True)
+        for symptom in event["symptoms"]:
+            self.bar.console.print(f"    [yellow]{symptom}", highlight=False, soft_wrap=True)
 
     def stop(self) -> None:
         self.bar.stop()
