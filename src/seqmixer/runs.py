@@ -29,6 +29,7 @@ from seqmixer.config import TOYS, Config
 from seqmixer.data import Split, Task, Vocab, batches, coverage
 from seqmixer.errors import RunError, unknown
 from seqmixer.evaluation import Evaluation, evaluate
+from seqmixer.schedules import stages
 from seqmixer.training import Progress, Silent, Training, checkpoint, device
 from seqmixer.types import Reward, Rollout, SequenceModel
 
@@ -70,7 +71,7 @@ class Run:
 
 
 def train(config: Config, out: Path = Path("runs"), progress: Progress | None = None) -> Run:
-    """Train to the end and score the test split. Called again after a stop, it goes on; once done, it only loads."""
+    """Train to the end and score the test split. Called again after a stop, it goes on; once done, it only scores."""
     folder = out / config.name
     with alone_in(folder):
         return train_alone(located(config), folder, progress or Silent())
@@ -266,9 +267,5 @@ def description(config: Config, task: Task, model: SequenceModel, algorithm: Alg
     parameters = sum(parameter.numel() for parameter in model.parameters())
     yield f"{config.data.task}: {sizes} examples, {words}, T = {task.length} covers {covered:.1%} of the targets"
     yield f"{config.model.name}, hidden {config.model.hidden}: {parameters:,} parameters"
-    labels = [algorithm.stage(epoch).label for epoch in range(epochs)]
-    first = 0
-    for epoch, label in enumerate(labels):
-        if epoch + 1 == epochs or labels[epoch + 1] != label:
-            yield f"  epochs {first + 1}-{epoch + 1}: {label}"
-            first = epoch + 1
+    for label, first, last in stages([algorithm.stage(epoch).label for epoch in range(epochs)]):
+        yield f"  epochs {first}-{last}: {label}"

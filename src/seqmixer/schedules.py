@@ -35,16 +35,16 @@ def forced_words(length: int, delta: int, xent_epochs: int, mixed_epochs: int, w
     return schedule or [length]
 
 
-def stages(forced: Sequence[int]) -> list[tuple[int, int, int]]:
-    """A schedule of s as (s, first epoch, last epoch), epochs counted from 1.
+def stages(schedule: Sequence[Value]) -> list[tuple[Value, int, int]]:
+    """A schedule as (value, first epoch, last epoch) of each stretch of equal values, epochs counted from 1.
 
     >>> stages([7, 7, 4, 1])
     [(7, 1, 2), (4, 3, 3), (1, 4, 4)]
     """
     result, first = [], 1
-    for s, group in groupby(forced):
+    for value, group in groupby(schedule):
         last = first + len(list(group)) - 1
-        result.append((s, first, last))
+        result.append((value, first, last))
         first = last + 1
     return result
 

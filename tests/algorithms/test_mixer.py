@@ -171,19 +171,17 @@ def test_the_weights_of_the_mixed_stages_are_a_half_each_as_released():
     assert (mixer.xent_weight, mixer.reinforce_weight, mixer.overlap) == (0.5, 0.5, False)
 
 
+def weighted(baseline, xent_weight, reinforce_weight):
+    """MIXER with s = 2 and these weights, which writes SPLIT."""
+    weights = {"xent_weight": xent_weight, "reinforce_weight": reinforce_weight}
+    return Mixer(lambda rollout: R, baseline, T, [2], **weights, generate=writing(SPLIT))
+
+
 def test_the_loss_is_the_weighted_sum_and_the_baseline_has_no_weight():
     model, baseline = translator(), random(LinearBaseline(H))
 
     def value(xent_weight, reinforce_weight):
-        mixer = Mixer(
-            lambda rollout: R,
-            baseline,
-            T,
-            [2],
-            xent_weight=xent_weight,
-            reinforce_weight=reinforce_weight,
-            generate=writing(SPLIT),
-        )
+        mixer = weighted(baseline, xent_weight, reinforce_weight)
         return mixer(model, BATCH, 0).value
 
     h = model.unroll(shift(SPLIT), model.encode(SOURCE))
@@ -289,15 +287,7 @@ def test_each_of_model_and_baseline_is_trained_by_its_own_loss_only():
     model, baseline = translator(), random(LinearBaseline(H))
 
     def mixed(xent_weight, reinforce_weight):
-        mixer = Mixer(
-            lambda rollout: R,
-            baseline,
-            T,
-            [2],
-            xent_weight=xent_weight,
-            reinforce_weight=reinforce_weight,
-            generate=writing(SPLIT),
-        )
+        mixer = weighted(baseline, xent_weight, reinforce_weight)
         return mixer(model, BATCH, 0)
 
     assert all((g == 0).all() for g in gradients(mixed(0.0, 0.0), model))  # what is left is the baseline's error

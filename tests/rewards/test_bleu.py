@@ -1,6 +1,5 @@
 import math
 import random
-from collections import Counter
 
 import pytest
 import torch
@@ -10,6 +9,7 @@ from pycocoevalcap.bleu.bleu_scorer import BleuScorer
 from sacrebleu import corpus_bleu
 from sacrebleu.metrics import BLEU as SacreBLEU
 
+from sentences import grams, row
 from seqmixer.rewards import BLEU, BLEU_MEAN, bleu, rouge2_recall, sentence_bleu, unk_as_word
 from seqmixer.rewards.references import shortest_length
 from seqmixer.types import EOS, PAD, UNK, Rollout
@@ -27,18 +27,6 @@ def released(hypothesis, reference, s):
         logs += math.log((matches + 1) / (sum(own.values()) + 1))
     brevity = math.exp(1 - (len(reference) + 1) / len(hypothesis)) if len(hypothesis) < len(reference) else 1.0
     return math.exp(logs / order) * brevity
-
-
-def grams(sentence, n, s):
-    counts = Counter()
-    for i in range(len(sentence) - n + 1):
-        if any(position >= s for position in range(i, i + n)):
-            counts[tuple(sentence[i : i + n])] += 1
-    return counts
-
-
-def row(sentence, length):
-    return ([*sentence, EOS] + [PAD] * length)[:length]
 
 
 def sentences(draw, count, longest, smallest=UNK, shortest=0):

@@ -1,4 +1,5 @@
 import random
+from functools import partial
 
 import pytest
 import torch
@@ -6,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sacrebleu.metrics import CHRF
 
+import sentences
 from seqmixer.rewards import chrf
 from seqmixer.rewards.characters import CharacterTable, Units
 from seqmixer.rewards.metric import unk_as_word
@@ -17,16 +19,7 @@ WORDS = ["a", "b", "ab", "aba", "ba!", "!", "(b", "(a)", "...", "cabbage", "ä",
 LARGE = [chr(0x4E00 + i) + chr(0x5E00 + i) for i in range(600)] + ["a", "ab", "𝔞b"]  # six of these do not fit 63 bits
 TABLE = CharacterTable.build(SPECIALS + WORDS)
 WIDTH = 9
-
-
-def row(sentence, width=WIDTH):
-    return ([*sentence, EOS] + [PAD] * width)[:width]
-
-
-def tensors(hypotheses, references, width=WIDTH):
-    most = max(map(len, references))
-    rows = [[row(r, width) for r in several] + [[PAD] * width] * (most - len(several)) for several in references]
-    return torch.tensor([row(h, width) for h in hypotheses]), torch.tensor(rows)
+tensors = partial(sentences.tensors, width=WIDTH)
 
 
 def text(sentence, words=WORDS):

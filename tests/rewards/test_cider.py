@@ -1,5 +1,6 @@
 import random
 import re
+from functools import partial
 
 import pytest
 import torch
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 from pycocoevalcap.cider.cider_scorer import CiderScorer, cook_refs, cook_test
 from safetensors.torch import save_file
 
+import sentences
 from seqmixer.errors import DataError, RewardError
 from seqmixer.rewards import cider
 from seqmixer.rewards.cider import DocumentFrequencies, cider_d, cider_metric
@@ -15,6 +17,7 @@ from seqmixer.rewards.metric import unk_as_word
 from seqmixer.types import BOS, EOS, PAD, UNK, Rollout
 
 WIDTH = 12
+tensors = partial(sentences.tensors, width=WIDTH)
 DOCUMENTS = [[[4, 5, 6, 7, 8], [4, 5, 9]], [[4, 6, 6, 7], [8, 8, 9, 4, 5]], [[10, 4, 5, 6], [7]]]
 
 
@@ -33,16 +36,6 @@ def coco(hypotheses, references, documents):
     scorer.crefs += [None] * (len(documents) - len(references))  # only their number counts
     assert len(scorer.crefs) == len(documents)
     return [float(score) for score in scorer.compute_cider()]
-
-
-def row(sentence, width=WIDTH):
-    return ([*sentence, EOS] + [PAD] * width)[:width]
-
-
-def tensors(hypotheses, references, width=WIDTH):
-    most = max(map(len, references))
-    rows = [[row(r, width) for r in several] + [[PAD] * width] * (most - len(several)) for several in references]
-    return torch.tensor([row(h, width) for h in hypotheses]), torch.tensor(rows)
 
 
 def ended(documents):
@@ -100,7 +93,7 @@ def test_a_corpus_is_scored_by_its_own_references_as_papers_do(seed):
         scorer += (" ".join(map(str, h)), [" ".join(map(str, r)) for r in several])
     mean, _ = scorer.compute_score()
     metric = cider_metric(DocumentFrequencies.build(ended(references)))
-    rows = metric.statistics(*tensors(hypotheses, references, 22))
+    rows = metric.statistics(*tensors(hypotheses, references, width=22))
     assert metric.corpus(rows).item() == pytest.approx(100 * mean, rel=1e-5)
     samples = torch.randint(200, (3, 200))
     torch.testing.assert_close(metric.corpus(rows[samples]), torch.stack([metric.corpus(rows[s]) for s in samples]))
@@ -125,7 +118,7 @@ def test_a_special_sentence_scores_as_in_pycocoevalcap(hypothesis, references):
     frequencies = DocumentFrequencies.build(ended(DOCUMENTS))
     (expected,) = coco([hypothesis], [references], DOCUMENTS)
     for width in (13, 16):
-        score = cider.statistics(*tensors([hypothesis], [references], width), frequencies)
+        score = cider.statistics(*tensors([hypothesis], [references], width=width), frequencies)
         assert score.item() == pytest.approx(expected, rel=1e-5, abs=1e-6)
 
 

@@ -1,5 +1,4 @@
 import random
-from collections import Counter
 from functools import partial
 
 import pytest
@@ -8,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rouge_score.rouge_scorer import RougeScorer
 
+from sentences import grams, row
 from seqmixer.rewards import ROUGE1, ROUGE1_F, ROUGE2, ROUGE2_F, rouge, rouge2_recall, unk_as_word
 from seqmixer.types import EOS, PAD, UNK, Rollout
 
@@ -20,18 +20,6 @@ def released(hypothesis, reference, n, s):
     other = {gram: count for gram, count in other.items() if UNK not in gram}
     matches = sum(min(own[gram], count) for gram, count in other.items())
     return matches / sum(other.values()) if other else 0.0
-
-
-def grams(sentence, n, s):
-    counts = Counter()
-    for i in range(len(sentence) - n + 1):
-        if any(position >= s for position in range(i, i + n)):
-            counts[tuple(sentence[i : i + n])] += 1
-    return counts
-
-
-def row(sentence, length):
-    return ([*sentence, EOS] + [PAD] * length)[:length]
 
 
 def sentences(draw, count, longest):

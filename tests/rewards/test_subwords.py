@@ -1,5 +1,6 @@
 import random
 import re
+from functools import partial
 
 import pytest
 import torch
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 from sacrebleu import corpus_bleu
 from sacrebleu.metrics import CHRF
 
+import sentences
 from seqmixer.errors import DataError
 from seqmixer.rewards import BLEU, ROUGE2, chrf, sentence_bleu
 from seqmixer.rewards.subwords import Merges, Style, detect, metric_on_whole_words, on_whole_words, whole_words
@@ -20,6 +22,7 @@ PIECES = {
 }
 MERGES = {style: Merges.of(pieces, style) for style, pieces in PIECES.items()}
 WIDTH = 12
+tensors = partial(sentences.tensors, width=WIDTH)
 
 
 def text(sentence, style):
@@ -28,16 +31,6 @@ def text(sentence, style):
     if style is Style.BPE:
         return re.sub("(@@ )|(@@ ?$)", "", " ".join(pieces))
     return "".join(pieces).replace("▁", " ").strip()
-
-
-def row(sentence, width=WIDTH):
-    return ([*sentence, EOS] + [PAD] * width)[:width]
-
-
-def tensors(hypotheses, references, width=WIDTH):
-    most = max(map(len, references))
-    rows = [[row(r, width) for r in several] + [[PAD] * width] * (most - len(several)) for several in references]
-    return torch.tensor([row(h, width) for h in hypotheses]), torch.tensor(rows)
 
 
 def sentence(smallest=4):
@@ -81,7 +74,7 @@ def test_bleu_of_pieces_is_sacrebleu_of_the_text(style, count):
             [[draw.randint(4, 13) for _ in range(draw.randint(4, 15))] for _ in range(count)] for _ in range(20)
         ]
         hypotheses = [[i if draw.random() < 0.9 else draw.randint(4, 13) for i in several[0]] for several in references]
-        score = metric.corpus(metric.statistics(*tensors(hypotheses, references, 16))).item()
+        score = metric.corpus(metric.statistics(*tensors(hypotheses, references, width=16))).item()
         streams = [[text(several[i], style) for several in references] for i in range(count)]
         joined = [text(h, style) for h in hypotheses]
         expected = corpus_bleu(joined, streams, smooth_method="none", tokenize="none", force=True).score
@@ -137,8 +130,14 @@ def test_a_word_with_an_unknown_piece_is_unknown(examples, style):
 def test_words_may_be_as_long_as_the_sentence():
     merges = MERGES[Style.BPE]
     long = [13] * 20  # 160 characters in one word
-    words = torch.tensor([row([*long, 4], 22), row([*long, 5], 22), row([*long[:-1], 10, 11, 11, 9, 4], 22 + 2)[:22]])
-    references = torch.tensor([[row([*long, 4], 22)]] * 3)
+    words = torch.tensor(
+        [
+            sentences.row([*long, 4], 22),
+            sentences.row([*long, 5], 22),
+            sentences.row([*long[:-1], 10, 11, 11, 9, 4], 22 + 2)[:22],
+        ]
+    )
+    references = torch.tensor([[sentences.row([*long, 4], 22)]] * 3)
     merged, other = whole_words(words, references, merges)
     assert (merged[:, 1:2] == EOS).all(dim=1).tolist() == [True, True, False]  # the third was cropped
     assert (merged[:, 0] == other[:, 0, 0]).tolist() == [True, False, False]
