@@ -1,37 +1,15 @@
-"""The command line. A command parses, calls one function of the library and prints what it gave.
-
-torch is imported inside the commands, so that --help answers at once. Results go to standard output, all else to
-standard error.
-"""
+"""Train a run, score it, write with it, and put it beside others."""
 
 import json
-import shlex
 import sys
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from seqmixer.errors import ConfigError, DataError, Interrupted, SeqmixerError
-
-app = typer.Typer(
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    add_completion=False,
-    rich_markup_mode=None,
-    help="Train text generators on the score they are judged by: XENT, DAD, E2E, REINFORCE and MIXER.\n\n"
-    "A run is a TOML file (see configs/). Try: seqmixer train configs/toy/translation.toml",
-)
-
-ConfigFile = Annotated[Path, typer.Argument(help="A TOML file; see configs/, and `seqmixer settings` for its names.")]
-RunFolder = Annotated[Path, typer.Argument(help="The folder of a run, such as runs/toy-translation.")]
-Settings = Annotated[list[str] | None, typer.Option("--set", help="Override a setting: --set model.hidden=512.")]
-Beam = Annotated[int, typer.Option(min=1, help="Hypotheses of the beam search; 1 is greedy search.")]
-LengthPenalty = Annotated[float, typer.Option(help="Rank by log p / length^PENALTY; 0 ranks by probability.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Out = Annotated[Path, typer.Option(help="Where run folders go.")]
+from seqmixer.cli.options import Beam, ConfigFile, Json, LengthPenalty, Out, RunFolder, Settings, app, show
+from seqmixer.errors import ConfigError, DataError
 
 
 @app.command()
@@ -157,71 +135,6 @@ def compare(
 
 
 @app.command()
-def score(
-    hypotheses: Annotated[Path, typer.Argument(help="What was written, one sentence a line; plain or .gz.")],
-    references: Annotated[list[Path], typer.Argument(help="One or more files of references, line by line the same.")],
-    source: Annotated[Path | None, typer.Option(help="paper: the source, which decides what is scored.")] = None,
-    protocol: Annotated[
-        str, typer.Option(help="standard: whole sentences. paper: as the released evaluator.")
-    ] = "standard",
-    tokenize: Annotated[str, typer.Option(help="none: words are separated by spaces. 13a: raw text.")] = "none",
-    metric: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="bleu, chrf, ter (lower is better, slow), cider, rouge1, rouge2 (recall), rouge1_f, rouge2_f, rouge_l "
-            "(F1); paper: bleu, rouge2. May be repeated. Default: bleu and chrf; paper: bleu."
-        ),
-    ] = None,
-    length: Annotated[int, typer.Option(min=1, help="paper: T, the words after which sentences are cut.")] = 25,
-    as_json: Json = False,
-) -> None:
-    """Score any text against references: a line for each metric, its score and the signature that says how it was made.
-
-    Scores compare only where signatures are equal. The standard protocol is sacreBLEU's; the paper protocol cuts
-    sentences at 25 words and leaves out those whose source has a rare length, as the released code does.
-
-    \b
-    seqmixer score test.out test.en
-    seqmixer score test.out test.en --metric ter --metric rouge_l --tokenize 13a
-    seqmixer score test.out test.en --protocol paper --source test.de
-    """
-    from seqmixer.scoring import score_files
-
-    scores = score_files(
-        hypotheses, references, protocol=protocol, metrics=metric, tokenize=tokenize, source=source, length=length
-    )
-    values = [{"metric": each.metric, "score": each.value, "signature": each.signature} for each in scores]
-    text = "\n".join(f"{each.metric:<8} {each.value:6.2f}  {each.signature}" for each in scores)
-    show({"protocol": protocol, "scores": values}, text, as_json)
-
-
-@app.command()
-def demo(
-    out: Annotated[Path, typer.Option(help="Where the runs and the report go.")] = Path("demo"),
-    seeds: Annotated[int, typer.Option(min=1, help="How many seeds; more than one gives deviations.")] = 1,
-    workers: Annotated[int, typer.Option(min=1, help="Runs at a time, one core each.")] = 2,
-    markdown: Annotated[
-        Path | None, typer.Option(help="Also write the table to this file, and the figures beside it.")
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """Train XENT, DAD, E2E and MIXER on the three built-in tasks: the paper's Fig. 5 in minutes, with a report.
-
-    Stopped, it goes on where it was: finished runs are not run again.
-    """
-    from rich import print as show_table
-
-    from seqmixer.experiments.demo import run_demo, table
-
-    page = run_demo(out, list(range(1, seeds + 1)), workers, markdown, this_command())
-    if as_json:
-        print((out / "grid.json").read_text())
-    else:
-        show_table(table(out))
-        print(f"Report: {page}")
-
-
-@app.command()
 def settings() -> None:
     """List every setting with its default and what it means."""
     from seqmixer.config import documentation
@@ -241,24 +154,3 @@ def lines(path: Path | None) -> Iterator[str]:
             yield line.decode().rstrip("\r\n")
         except UnicodeDecodeError as error:
             raise DataError(f"standard input:{number}: not UTF-8 ({error.reason})") from None
-
-
-def this_command() -> str:
-    return shlex.join(["seqmixer", *sys.argv[1:]])
-
-
-def show(values: dict[str, object], text: str, as_json: bool) -> None:
-    print(json.dumps(values) if as_json else text)
-
-
-def main() -> None:
-    """Run a command. What the caller can mend is one line and exit code 2; a stopped run exits with 130."""
-    warnings.showwarning = lambda message, *where: print(f"seqmixer: warning: {message}", file=sys.stderr)
-    try:
-        app()
-    except Interrupted as error:
-        print(f"seqmixer: {error}; go on with: {this_command()}", file=sys.stderr)
-        sys.exit(130)
-    except SeqmixerError as error:
-        print(f"seqmixer: {error}", file=sys.stderr)
-        sys.exit(2)

@@ -1,0 +1,34 @@
+"""What the commands share: the application, their arguments, and how a result is shown."""
+
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    rich_markup_mode=None,
+    help="Train text generators on the score they are judged by: XENT, DAD, E2E, REINFORCE and MIXER.\n\n"
+    "A run is a TOML file (see configs/). Try: seqmixer train configs/toy/translation.toml",
+)
+
+ConfigFile = Annotated[Path, typer.Argument(help="A TOML file; see configs/, and `seqmixer settings` for its names.")]
+RunFolder = Annotated[Path, typer.Argument(help="The folder of a run, such as runs/toy-translation.")]
+Settings = Annotated[list[str] | None, typer.Option("--set", help="Override a setting: --set model.hidden=512.")]
+Beam = Annotated[int, typer.Option(min=1, help="Hypotheses of the beam search; 1 is greedy search.")]
+LengthPenalty = Annotated[float, typer.Option(help="Rank by log p / length^PENALTY; 0 ranks by probability.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Out = Annotated[Path, typer.Option(help="Where run folders go.")]
+
+
+def this_command() -> str:
+    return shlex.join(["seqmixer", *sys.argv[1:]])
+
+
+def show(values: dict[str, object], text: str, as_json: bool) -> None:
+    print(json.dumps(values) if as_json else text)
