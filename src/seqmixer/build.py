@@ -20,7 +20,7 @@ from seqmixer.data import (
     text_task,
     toy,
 )
-from seqmixer.decoding import greedy, sample
+from seqmixer.decoding import fast, greedy, sample
 from seqmixer.errors import ConfigError, unknown
 from seqmixer.models import (
     AttentiveEncoder,
@@ -266,11 +266,11 @@ def build_algorithm(config: AlgorithmConfig, reward: Reward, features: int, leng
             truth = schedules.truth_probability(
                 annealing, config.annealing_k, config.xent_epochs, len(forced), config.truth_floor
             )
-            return Dad(truth, choose=sample if config.feed == "sample" else greedy)
+            return Dad(truth, choose=sample if config.feed == "sample" else greedy, generate=fast.generate)
         case "e2e":
             return E2E(forced, config.k)
         case "reinforce":
-            return Reinforce(reward, baseline)
+            return Reinforce(reward, baseline, generate=fast.generate)
         case "mixer":
             return Mixer(
                 reward,
@@ -280,6 +280,7 @@ def build_algorithm(config: AlgorithmConfig, reward: Reward, features: int, leng
                 xent_weight=config.xent_weight,
                 reinforce_weight=config.reinforce_weight,
                 overlap=config.overlap,
+                generate=fast.generate,
             )
         case _:
             assert_never(config.name)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from seqmixer.data import Split, Task, batches
-from seqmixer.decoding import beam_search, deployed, free, generate, greedy, shift
+from seqmixer.data import Split, Table, Task, batches
+from seqmixer.decoding import deployed, fast, free, greedy, shift
 from seqmixer.losses import cross_entropy
 from seqmixer.rewards import Metric
 from seqmixer.types import SequenceModel
@@ -37,8 +37,8 @@ def evaluate(
 ) -> Evaluation:
     """Score greedy search (beam 1) or beam search on a split. References are cropped at T, as the paper's are."""
     words, rows = [], []
-    for batch in batches(split, batch_size, task.length, seed=0, epoch=0, shuffle=False):
-        batch = batch.to(device_of(model))
+    table = Table.of(split, device_of(model))
+    for batch in batches(table, batch_size, task.length, seed=0, epoch=0, shuffle=False):
         words.append(search(model, batch.source, task.length, beam, length_penalty))
         rows.append(metric.statistics(words[-1], batch.references))
     statistics = torch.cat(rows).cpu()
@@ -54,21 +54,21 @@ def evaluate(
 def search(model: SequenceModel, source: Tensor, length: int, beam: int, length_penalty: float = 0.0) -> Tensor:
     """The best sentence for each source.  -> (B, T)"""
     if beam == 1:
-        return generate(model, source, *free(source, length), greedy)
-    return beam_search(model, source, length, beam, length_penalty).words[:, 0]
+        return fast.generate(model, source, *free(source, length), greedy)
+    return fast.beam_search(model, source, length, beam, length_penalty).words[:, 0]
 
 
 @torch.no_grad()
 def perplexity(model: SequenceModel, task: Task, split: Split, batch_size: int = 256) -> float:
     """exp of the mean cross entropy (Eq. 6) of a word of the first references, EOS included, cropped at T."""
-    total, words = 0.0, 0
+    table = Table.of(split, device_of(model))
+    total, words = torch.zeros(2, dtype=torch.double, device=device_of(model))
     with deployed(model):
-        for batch in batches(split, batch_size, task.length, seed=0, epoch=0, shuffle=False):
-            batch = batch.to(device_of(model))
-            o = model.logits(model.unroll(shift(batch.target), model.encode(batch.source)))  # (B, T, V)
-            total += float(cross_entropy(o, batch.target, batch.mask))
-            words += int(batch.mask.sum())
-    return math.exp(min(total / words, 700.0))  # a diverged model has a number too
+        for batch in batches(table, batch_size, task.length, seed=0, epoch=0, shuffle=False):
+            h = model.unroll(shift(batch.target), model.encode(batch.source))  # (B, T, H)
+            total += cross_entropy(model.log_prob(h, batch.target), batch.mask)
+            words += batch.mask.sum()
+    return math.exp(min(float(total / words), 700.0))  # a diverged model has a number too
 
 
 def signature(metric: Metric, length: int, sentences: int, beam: int, length_penalty: float) -> str:

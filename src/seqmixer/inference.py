@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from seqmixer.data import Split, batches
-from seqmixer.decoding import Hypotheses, beam_search, free, generate, greedy, score
+from seqmixer.decoding import Hypotheses, fast, free, greedy, score
 from seqmixer.errors import ConfigError, DataError
 from seqmixer.evaluation import device_of
 from seqmixer.runs import Run
@@ -33,8 +33,8 @@ class Search:
     def __call__(self, run: Run, source: Tensor) -> Hypotheses:
         length = run.dimensions.length
         if self.beam > 1:
-            return beam_search(run.model, source, length, self.beam, self.length_penalty)
-        words = generate(run.model, source, *free(source, length), self.choose)  # (B, T)
+            return fast.beam_search(run.model, source, length, self.beam, self.length_penalty)
+        words = fast.generate(run.model, source, *free(source, length), self.choose)  # (B, T)
         return Hypotheses(words.unsqueeze(1), score(run.model, source, words).unsqueeze(1))
 
 

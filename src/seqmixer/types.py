@@ -11,6 +11,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from seqmixer.losses import log_prob
+
 PAD, BOS, EOS, UNK = 0, 1, 2, 3  # the first four ids of every vocabulary; BOS is the paper's w_1 = ∅
 
 Context = Any  # what `encode` returns: nested tuples of tensors, batch first
@@ -45,7 +47,7 @@ class Rollout:
 
     words: Tensor  # (B, T) w^g; EOS and PAD as in a target
     references: Tensor  # (B, R, L)
-    start: int = 0  # the first `start` words were given, not written by the model (MIXER's s)
+    start: int | Tensor = 0  # the first `start` words were given, not written by the model (MIXER's s)
     source: Tensor | None = None  # (B, N), (B, D) or (B, 0)
     meta: Sequence[Meta] = ()
 
@@ -94,6 +96,13 @@ class SequenceModel(nn.Module, ABC):
     @abstractmethod
     def unroll(self, words: Tensor, context: Context) -> Tensor:
         """Feed a whole input sequence from the start state.  (B, T) -> h (B, T, H), equal to T steps"""
+
+    def log_prob(self, h: Tensor, words: Tensor) -> Tensor:
+        """log p_theta of words whose scores are logits(h).  (B, T, H), (B, T) -> (B, T)
+
+        A model may have a way that does not hold the scores of the whole vocabulary at once.
+        """
+        return log_prob(self.logits(h), words)
 
 
 Generate = Callable[[SequenceModel, Tensor, Tensor, Tensor, Choose], Tensor]  # see decoding.generate

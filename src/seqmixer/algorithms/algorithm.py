@@ -3,7 +3,8 @@
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from seqmixer.decoding import generate
 from seqmixer.types import Batch, Generate, Loss, Reward, SequenceModel
@@ -15,6 +16,8 @@ class Stage:
 
     label: str  # for the reader of the log
     sampled: bool  # whether the model is paid for words of its own (REINFORCE)
+    program: str  # epochs of the same program differ in the dial only
+    dial: float = 0  # the number that a schedule turns: MIXER's s, DAD's probability
 
 
 class Algorithm(nn.Module, ABC):
@@ -25,9 +28,20 @@ class Algorithm(nn.Module, ABC):
         self.reward = reward  # None: learns from words alone
         self.generate = generate
 
+    def forward(self, model: SequenceModel, batch: Batch, epoch: int, dial: Tensor | None = None) -> Loss:
+        """The loss of one batch. Epochs count from 0.
+
+        `dial` is the dial of this epoch's stage as a tensor, so that a captured program can be used for all epochs that
+        differ in nothing else. Default: it is made here.
+        """
+        stage = self.stage(epoch)
+        if dial is None:
+            dial = torch.tensor(stage.dial, device=batch.target.device)
+        return self.loss(model, batch, stage, dial)
+
     @abstractmethod
-    def forward(self, model: SequenceModel, batch: Batch, epoch: int) -> Loss:
-        """The loss of one batch. Epochs count from 0."""
+    def loss(self, model: SequenceModel, batch: Batch, stage: Stage, dial: Tensor) -> Loss:
+        """The loss of one batch, its dial a () tensor."""
 
     @abstractmethod
     def stage(self, epoch: int) -> Stage:

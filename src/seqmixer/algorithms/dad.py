@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from seqmixer.algorithms.algorithm import Algorithm, Stage
-from seqmixer.algorithms.xent import reference_loss
+from seqmixer.algorithms.xent import XENT, reference_loss
 from seqmixer.decoding import generate, sample
 from seqmixer.schedules import at
 from seqmixer.types import EOS, Batch, Choose, Generate, Loss, SequenceModel
@@ -24,14 +24,13 @@ class Dad(Algorithm):
         self.truth = truth  # by epoch: the probability of feeding the reference word
         self.choose = choose
 
-    def forward(self, model: SequenceModel, batch: Batch, epoch: int) -> Loss:
-        p = at(self.truth, epoch)
+    def loss(self, model: SequenceModel, batch: Batch, stage: Stage, dial: Tensor) -> Loss:
         fed = batch.target
-        if p < 1:
-            keep = torch.rand(fed.shape, device=fed.device) < p  # (B, T)
+        if stage is not XENT:
+            keep = torch.rand(fed.shape, device=fed.device) < dial  # (B, T)
             fed = self.generate(model, batch.source, batch.target, keep, self.word)
         loss = reference_loss(model, batch, inputs=fed)
-        return Loss(loss.value, {**loss.metrics, "truth": loss.value.new_tensor(p)})
+        return Loss(loss.value, {**loss.metrics, "truth": dial.float()})
 
     def word(self, logits: Tensor) -> Tensor:
         """The model's own choice among words, without EOS.  (B, V) -> (B,)"""
@@ -39,4 +38,5 @@ class Dad(Algorithm):
         return self.choose(logits.masked_fill(end, -torch.inf))
 
     def stage(self, epoch: int) -> Stage:
-        return Stage("XENT" if at(self.truth, epoch) == 1 else "DAD, the model's own words fed more and more", False)
+        p = at(self.truth, epoch)
+        return XENT if p == 1 else Stage("DAD, the model's own words fed more and more", False, "dad", p)

@@ -8,6 +8,7 @@ from torch import Tensor
 from seqmixer.algorithms.algorithm import Algorithm, Stage
 from seqmixer.algorithms.xent import word_loss
 from seqmixer.decoding import shift
+from seqmixer.losses import log_prob
 from seqmixer.schedules import at
 from seqmixer.types import Batch, Loss, SequenceModel
 
@@ -20,8 +21,8 @@ class E2E(Algorithm):
         self.forced = forced  # by epoch: s, the number of reference words fed
         self.k = k
 
-    def forward(self, model: SequenceModel, batch: Batch, epoch: int) -> Loss:
-        s = at(self.forced, epoch)
+    def loss(self, model: SequenceModel, batch: Batch, stage: Stage, dial: Tensor) -> Loss:
+        s = int(stage.dial)
         context = model.encode(batch.source)
         state = model.start(context)
         given = model.embed(shift(batch.target))  # (B, T, E)
@@ -33,10 +34,11 @@ class E2E(Algorithm):
             logits.append(model.logits(h))
             if t + 1 >= s:
                 x = mixture(model, logits[-1], self.k)
-        return word_loss(torch.stack(logits, 1), batch)
+        return word_loss(log_prob(torch.stack(logits, 1), batch.target), batch)
 
     def stage(self, epoch: int) -> Stage:
-        return Stage(f"E2E, reference fed for s = {at(self.forced, epoch)} steps, then {self.k}-max", sampled=False)
+        s = at(self.forced, epoch)
+        return Stage(f"E2E, reference fed for s = {s} steps, then {self.k}-max", False, f"e2e, s = {s}", s)
 
 
 def mixture(model: SequenceModel, logits: Tensor, k: int) -> Tensor:

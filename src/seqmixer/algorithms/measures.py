@@ -5,18 +5,19 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from seqmixer.losses import entropy, masked_mean
+from seqmixer.losses import masked_mean
 from seqmixer.types import EOS, PAD, Batch
 
 
 @torch.no_grad()
-def measures(o: Tensor, words: Tensor, free: Tensor, r: Tensor, r_bar: Tensor, batch: Batch) -> dict[str, Tensor]:
+def measures(log_p: Tensor, words: Tensor, free: Tensor, r: Tensor, r_bar: Tensor, batch: Batch) -> dict[str, Tensor]:
     """Means over what the model wrote: `free` (B, T) is true there; sentences it wrote nothing of do not count.
 
     reward, reward_spread   mean and deviation over the batch; spread 0 means nothing to learn from
     advantage               mean of r - rbar_t; far from 0 means the baseline lags behind
     baseline_error          mean of (r - rbar_t)^2; near reward_spread^2 means the baseline knows the mean only
-    entropy                 nats per step; falling to 0 means the model has stopped exploring
+    entropy                 nats per step, estimated by -log p of the sampled words; falling to 0 means the model has
+                            stopped exploring
     length_ratio            words written / words in the target; drifting from 1 means the reward pays for length
     cut                     share of sentences with no EOS before T; rising means the model no longer stops
     own_words               share of the words that the model wrote; the rest was given
@@ -29,7 +30,7 @@ def measures(o: Tensor, words: Tensor, free: Tensor, r: Tensor, r_bar: Tensor, b
         "reward_spread": masked_mean((r - reward).square(), own).sqrt(),
         "advantage": masked_mean(advantage, free),
         "baseline_error": masked_mean(advantage.square(), free),
-        "entropy": masked_mean(entropy(o), free),
+        "entropy": masked_mean(-log_p, free),
         "length_ratio": (words != PAD).sum() / batch.mask.sum(),
         "cut": masked_mean(((words != EOS) & (words != PAD))[:, -1].float(), own),
         "own_words": free.sum() / (words != PAD).sum(),

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from seqmixer.algorithms.algorithm import Algorithm, Stage
 from seqmixer.algorithms.measures import measures
-from seqmixer.algorithms.xent import reference_loss
+from seqmixer.algorithms.xent import XENT, reference_loss
 from seqmixer.decoding import generate, sample, shift
 from seqmixer.losses import baseline_error, cross_entropy, policy_gradient
 from seqmixer.rewards import begin
@@ -38,12 +38,12 @@ class Mixer(Algorithm):
         self.reinforce_weight = reinforce_weight
         self.overlap = overlap  # as released: word s is sampled, and trained by both losses
 
-    def forward(self, model: SequenceModel, batch: Batch, epoch: int) -> Loss:
+    def loss(self, model: SequenceModel, batch: Batch, stage: Stage, dial: Tensor) -> Loss:
         assert self.reward is not None
-        s = at(self.forced, epoch)
-        if s >= self.length:
+        if stage is XENT:
             return reference_loss(model, batch, inputs=batch.target)
-        start = max(s - 1, 0) if self.overlap else s  # the first word the model writes
+        s = dial  # ()
+        start = (s - 1).clamp(min=0) if self.overlap else s  # the first word the model writes
         steps = torch.arange(self.length, device=batch.target.device)  # (T,)
         given = (steps < start).expand_as(batch.target)  # (B, T)
         words = self.generate(model, batch.source, batch.target, given, sample)  # w_1..w_s w^g_{s+1}..w^g_T: (B, T)
@@ -51,18 +51,19 @@ class Mixer(Algorithm):
         pending = begin(self.reward, Rollout(words, batch.references, start, batch.source, batch.meta))
 
         h = model.unroll(shift(words), model.encode(batch.source))  # (B, T, H)
-        o = model.logits(h)  # (B, T, V)
+        log_p = model.log_prob(h, words)  # (B, T)
         r = pending()  # (B,)
         r_bar = self.baseline(h)  # (B, T)
 
-        xent = cross_entropy(o, batch.target, (steps < s) & batch.mask)
-        reinforce = policy_gradient(o, words, r.unsqueeze(-1) - r_bar, free)
+        taught = model.log_prob(h, batch.target) if self.overlap else log_p  # else words are the target's up to s
+        xent = cross_entropy(taught, (steps < s) & batch.mask)
+        reinforce = policy_gradient(log_p, r.unsqueeze(-1) - r_bar, free)
         mixed = self.xent_weight * xent + self.reinforce_weight * reinforce
         value = (mixed + baseline_error(r_bar, r, free)) / len(batch)
-        return Loss(value, measures(o, words, free, r, r_bar, batch))
+        return Loss(value, measures(log_p, words, free, r, r_bar, batch))
 
     def stage(self, epoch: int) -> Stage:
         s = at(self.forced, epoch)
         if s >= self.length:
-            return Stage("XENT", sampled=False)
-        return Stage(f"MIXER, XENT on the first s = {s} words, REINFORCE on the rest", sampled=True)
+            return XENT
+        return Stage(f"MIXER, XENT on the first s = {s} words, REINFORCE on the rest", True, "mixer", s)

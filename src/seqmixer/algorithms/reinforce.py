@@ -45,7 +45,7 @@ class Reinforce(Algorithm):
         super().__init__(reward, generate)
         self.baseline = baseline
 
-    def forward(self, model: SequenceModel, batch: Batch, epoch: int) -> Loss:
+    def loss(self, model: SequenceModel, batch: Batch, stage: Stage, dial: Tensor) -> Loss:
         assert self.reward is not None
         nothing = torch.zeros_like(batch.mask)  # (B, T)
         words = self.generate(model, batch.source, batch.target, nothing, sample)  # w^g: (B, T)
@@ -53,13 +53,13 @@ class Reinforce(Algorithm):
         pending = begin(self.reward, Rollout(words, batch.references, 0, batch.source, batch.meta))
 
         h = model.unroll(shift(words), model.encode(batch.source))  # (B, T, H)
-        o = model.logits(h)  # (B, T, V)
+        log_p = model.log_prob(h, words)  # (B, T)
         r = pending()  # (B,)
         r_bar = self.baseline(h)  # (B, T)
 
-        reinforce = policy_gradient(o, words, r.unsqueeze(-1) - r_bar, free)
+        reinforce = policy_gradient(log_p, r.unsqueeze(-1) - r_bar, free)
         value = (reinforce + baseline_error(r_bar, r, free)) / len(batch)
-        return Loss(value, measures(o, words, free, r, r_bar, batch))
+        return Loss(value, measures(log_p, words, free, r, r_bar, batch))
 
     def stage(self, epoch: int) -> Stage:
-        return Stage("REINFORCE", sampled=True)
+        return Stage("REINFORCE", sampled=True, program="reinforce")

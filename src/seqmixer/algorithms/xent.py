@@ -11,20 +11,23 @@ from seqmixer.types import Batch, Loss, SequenceModel
 class Xent(Algorithm):
     """Eq. 6 with the reference as input and as target."""
 
-    def forward(self, model: SequenceModel, batch: Batch, epoch: int) -> Loss:
+    def loss(self, model: SequenceModel, batch: Batch, stage: Stage, dial: Tensor) -> Loss:
         return reference_loss(model, batch, inputs=batch.target)
 
     def stage(self, epoch: int) -> Stage:
-        return Stage("XENT", sampled=False)
+        return XENT
+
+
+XENT = Stage("XENT", sampled=False, program="xent")  # also the first stage of other algorithms
 
 
 def reference_loss(model: SequenceModel, batch: Batch, inputs: Tensor) -> Loss:
     """Eq. 6 towards the reference, whatever words (B, T) were fed."""
-    o = model.logits(model.unroll(shift(inputs), model.encode(batch.source)))  # (B, T, V)
-    return word_loss(o, batch)
+    h = model.unroll(shift(inputs), model.encode(batch.source))  # (B, T, H)
+    return word_loss(model.log_prob(h, batch.target), batch)
 
 
-def word_loss(o: Tensor, batch: Batch) -> Loss:
-    """Eq. 6 of given logits (B, T, V), and the same per word for the log."""
-    total = cross_entropy(o, batch.target, batch.mask)
+def word_loss(log_p: Tensor, batch: Batch) -> Loss:
+    """Eq. 6 of given log p (B, T) of the reference, and the same per word for the log."""
+    total = cross_entropy(log_p, batch.mask)
     return Loss(total / len(batch), {"xent": total.detach() / batch.mask.sum()})

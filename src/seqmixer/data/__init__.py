@@ -3,6 +3,7 @@
 from seqmixer.data.batching import batch_count, batches
 from seqmixer.data.captions import Captioned, captions_task, read_captions, read_features
 from seqmixer.data.cropping import coverage, length_covering
+from seqmixer.data.table import Table
 from seqmixer.data.task import Split, Task
 from seqmixer.data.text import Pairs, Vocabs, build_vocabs, encode_split, read_lines, read_pairs, text_task
 from seqmixer.data.vocab import Vocab, VocabLimits
@@ -11,6 +12,7 @@ __all__ = [
     "Captioned",
     "Pairs",
     "Split",
+    "Table",
     "Task",
     "Vocab",
     "VocabLimits",

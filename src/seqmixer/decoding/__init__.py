@@ -1,6 +1,22 @@
 """Model and source to words."""
 
+from seqmixer.decoding import fast
 from seqmixer.decoding.beam import Hypotheses, beam_search
-from seqmixer.decoding.generate import deployed, free, generate, greedy, sample, sampler, score, shift
+from seqmixer.decoding.fast import Programs
+from seqmixer.decoding.generate import deployed, ended, free, generate, greedy, sample, sampler, score, shift
 
-__all__ = ["Hypotheses", "beam_search", "deployed", "free", "generate", "greedy", "sample", "sampler", "score", "shift"]
+__all__ = [
+    "Hypotheses",
+    "Programs",
+    "beam_search",
+    "deployed",
+    "ended",
+    "fast",
+    "free",
+    "generate",
+    "greedy",
+    "sample",
+    "sampler",
+    "score",
+    "shift",
+]

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from seqmixer.losses import log_prob
+from seqmixer.kernels import draw
 from seqmixer.types import BOS, EOS, PAD, Choose, SequenceModel
 
 
@@ -35,11 +35,15 @@ def generate(model: SequenceModel, source: Tensor, given: Tensor, keep: Tensor, 
         words = []
         for t in range(given.shape[1]):
             h, state = model.step(model.embed(word), state, context)
-            ended = (word == EOS) | (word == PAD)
-            own = choose(model.logits(h)).masked_fill(ended, PAD)
-            word = torch.where(keep[:, t], given[:, t], own)
+            word = torch.where(keep[:, t], given[:, t], choose(model.logits(h)))
             words.append(word)
-    return torch.stack(words, 1)
+    return ended(torch.stack(words, 1))
+
+
+def ended(words: Tensor) -> Tensor:
+    """PAD after the first EOS or PAD: what is written after the end does not count.  (B, T) -> (B, T)"""
+    end = (words == EOS) | (words == PAD)
+    return words.masked_fill(end.cumsum(1) > end.int(), PAD)
 
 
 def free(source: Tensor, length: int) -> tuple[Tensor, Tensor]:
@@ -56,13 +60,10 @@ def greedy(logits: Tensor) -> Tensor:
 def sample(logits: Tensor) -> Tensor:
     """Draw from softmax(logits), Eq. 5.  (B, V) -> (B,)
 
-    One uniform number a row is looked up in the cumulated probabilities: no question to the device, so a CUDA graph can
-    hold it, and V times fewer random numbers than the Gumbel trick needs. Cumulated in double precision, so that rare
-    words of a large vocabulary keep their share.
+    One uniform number a row is looked up in the cumulated probabilities: no question to the device, so that the whole
+    loop can be captured, and V times fewer random numbers than the Gumbel trick needs.
     """
-    cumulated = logits.softmax(-1, dtype=torch.double).cumsum(-1)  # (B, V)
-    u = torch.rand_like(cumulated[:, :1]) * cumulated[:, -1:]  # (B, 1)
-    return torch.searchsorted(cumulated, u, right=True).squeeze(-1).clamp(max=logits.shape[-1] - 1)
+    return draw(logits, torch.rand(len(logits), dtype=torch.double, device=logits.device))
 
 
 def sampler(temperature: float, top_k: int | None) -> Choose:
@@ -81,8 +82,8 @@ def sampler(temperature: float, top_k: int | None) -> Choose:
 def score(model: SequenceModel, source: Tensor, words: Tensor) -> Tensor:
     """log p_theta of finished sentences, nothing counted after EOS.  (B, T) -> (B,)"""
     with deployed(model):
-        o = model.logits(model.unroll(shift(words), model.encode(source)))  # (B, T, V)
-    return (log_prob(o, words) * (words != PAD)).sum(-1)
+        log_p = model.log_prob(model.unroll(shift(words), model.encode(source)), words)  # (B, T)
+    return (log_p * (words != PAD)).sum(-1)
 
 
 @contextmanager

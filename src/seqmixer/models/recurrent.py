@@ -1,13 +1,25 @@
 """Recurrent generators: Elman RNN (Eqs. 3-5), LSTM and GRU, in the paper's reading or the released one."""
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
+from seqmixer.kernels import Attention, fused, in_triton, recur
 from seqmixer.models.encoders import Encoder
-from seqmixer.models.output import not_written
+from seqmixer.models.output import OutputLayer
 from seqmixer.types import Context, SequenceModel, State
+
+
+@dataclass(frozen=True)
+class Weights:
+    """A cell's matrices as `kernels.recur` takes them. G gates: 1 of the Elman cell, 4 of the LSTM."""
+
+    gates: Tensor  # (..., G H) what words and biases bring
+    U: Tensor  # (G H, H) from the hidden state
+    C: Tensor | None  # (G H, H) from the context
 
 
 class Cell(nn.Module, ABC):
@@ -18,6 +30,10 @@ class Cell(nn.Module, ABC):
     @abstractmethod
     def forward(self, x: Tensor, c: Tensor | None, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """(B, H), (B, H), state of step t -> state of step t + 1"""
+
+    @abstractmethod
+    def weights(self, x: Tensor) -> Weights | None:
+        """The cell written out, for words (..., H) of any number of steps; None where `recur` cannot have it."""
 
 
 class ElmanCell(Cell):
@@ -37,6 +53,9 @@ class ElmanCell(Cell):
             total = total + self.M_c(c)
         return (torch.sigmoid(total),)
 
+    def weights(self, x: Tensor) -> Weights:
+        return Weights(x + self.M_h.bias, self.M_h.weight, None if self.M_c is None else self.M_c.weight)
+
 
 class LSTMCell(Cell):
     """Long short-term memory; the context enters every gate beside the word."""
@@ -50,6 +69,12 @@ class LSTMCell(Cell):
     def forward(self, x: Tensor, c: Tensor | None, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         return self.cell(beside(x, c), state)  # h, cell
 
+    def weights(self, x: Tensor) -> Weights:
+        H = self.cell.hidden_size
+        of_word, of_context = self.cell.weight_ih[:, :H], self.cell.weight_ih[:, H:]  # (4 H, H), (4 H, H or 0)
+        gates = F.linear(x, of_word, self.cell.bias_ih + self.cell.bias_hh)  # (..., 4 H)
+        return Weights(gates, self.cell.weight_hh, of_context if of_context.shape[1] else None)
+
 
 class GRUCell(Cell):
     """Gated recurrent unit; the context enters every gate beside the word."""
@@ -62,6 +87,9 @@ class GRUCell(Cell):
 
     def forward(self, x: Tensor, c: Tensor | None, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         return (self.cell(beside(x, c), state[0]),)
+
+    def weights(self, x: Tensor) -> None:
+        return None  # its reset gate stands between the state and its matrix
 
 
 def beside(x: Tensor, c: Tensor | None) -> Tensor:
@@ -98,9 +126,8 @@ class Recurrent(SequenceModel):
             self.query = nn.Linear(cell.parts * hidden, hidden, bias=False)  # [W_h W_m]
             self.output = nn.Linear(hidden, hidden)  # W_c
         self.features = 2 * hidden if self.released else hidden  # the size of what `step` returns as h
-        self.M_o = nn.Linear(self.features, vocab_size)
+        self.M_o = OutputLayer(self.features, vocab_size)
         self.dropout = nn.Dropout(dropout)
-        self.register_buffer("never", not_written(vocab_size), persistent=False)
 
     def encode(self, source: Tensor) -> Context:
         return self.encoder(source)
@@ -115,6 +142,10 @@ class Recurrent(SequenceModel):
         return self.M_i(words)
 
     def step(self, x: Tensor, state: State, context: Context) -> tuple[Tensor, State]:
+        if in_triton(x) and not torch.is_grad_enabled():
+            written = self.written_out(x.unsqueeze(0), state, context)
+            if written is not None:
+                return written[0][0], written[1]
         top = state[-1]
         query = x + self.query(torch.cat(top, -1)) if self.released else top[0]
         c = self.encoder.attend(query, context)  # c_t: (B, H)
@@ -123,15 +154,36 @@ class Recurrent(SequenceModel):
         for cell, old in zip(self.cells, state, strict=True):
             new.append(cell(self.dropout(h), context_vector, old))
             h, context_vector = new[-1][0], None  # h_{t+1}: (B, H)
-        if self.released:
-            h = torch.cat([h, torch.sigmoid(self.output(c))], -1)  # (B, 2H)
-        return h, tuple(new)
+        return self.read(h, c), tuple(new)
+
+    def read(self, h: Tensor, c: Tensor | None) -> Tensor:
+        """What the output layer is given.  (..., H) -> (..., H or 2 H)"""
+        return torch.cat([h, torch.sigmoid(self.output(c))], -1) if self.released else h
 
     def logits(self, h: Tensor) -> Tensor:
-        return self.M_o(self.dropout(h)) + self.never  # Eq. 4: (..., H) -> (..., V)
+        return self.M_o(self.dropout(h))  # Eq. 4: (..., H) -> (..., V)
+
+    def log_prob(self, h: Tensor, words: Tensor) -> Tensor:
+        return self.M_o.log_prob(self.dropout(h), words) if fused() else super().log_prob(h, words)
 
     def unroll(self, words: Tensor, context: Context) -> Tensor:
-        return step_by_step(self, words, context)
+        x = self.embed(words).transpose(0, 1)  # (T, B, H)
+        written = self.written_out(x, self.start(context), context)
+        return step_by_step(self, words, context) if written is None else written[0].transpose(0, 1)
+
+    def written_out(self, x: Tensor, state: State, context: Context) -> tuple[Tensor, State] | None:
+        """T steps by `kernels.recur`: features (T, B, .) and the state after them; None where it has no such model."""
+        (cell, *more) = self.cells
+        weights: Weights | None = cell.weights(self.dropout(x)) if fused() and not more else None  # type: ignore[operator]
+        if weights is None:
+            return None
+        attention = None
+        if self.encoder.attentive:
+            values, z, real = context
+            query = (x, self.query.weight) if self.released else (None, None)
+            attention = Attention(z, values, real, *query)
+        states, c = recur(weights.gates, state[0], weights.U, weights.C, attention)
+        return self.read(states[0], c), (tuple(part[-1] for part in states),)
 
 
 def step_by_step(model: SequenceModel, words: Tensor, context: Context) -> Tensor:

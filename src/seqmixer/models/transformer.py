@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from seqmixer.errors import ConfigError
-from seqmixer.models.output import not_written
+from seqmixer.kernels import fused
+from seqmixer.models.output import OutputLayer
 from seqmixer.types import PAD, Context, SequenceModel, State
 
 Rotation = tuple[Tensor, Tensor]  # cosine and sine, each (1 or B, 1, T, d/2), of every angle that a head turns by
@@ -192,8 +193,7 @@ class Transformer(SequenceModel):
         self.positions = Positions(blueprint, length)
         self.layers = nn.ModuleList([Layer(blueprint, memory is not None) for _ in range(blueprint.layers)])
         self.norm = nn.LayerNorm(blueprint.hidden)
-        self.M_o = nn.Linear(blueprint.hidden, vocab_size)
-        self.register_buffer("never", not_written(vocab_size), persistent=False)
+        self.M_o = OutputLayer(blueprint.hidden, vocab_size)
 
     def encode(self, source: Tensor) -> Context:
         if self.memory is None:
@@ -225,7 +225,10 @@ class Transformer(SequenceModel):
         return self.norm(x).squeeze(1), (position + 1, tuple(new))
 
     def logits(self, h: Tensor) -> Tensor:
-        return self.M_o(h) + self.never  # (..., H) -> (..., V)
+        return self.M_o(h)  # (..., H) -> (..., V)
+
+    def log_prob(self, h: Tensor, words: Tensor) -> Tensor:
+        return self.M_o.log_prob(h, words) if fused() else super().log_prob(h, words)
 
     def unroll(self, words: Tensor, context: Context) -> Tensor:
         T = words.shape[1]

@@ -22,7 +22,7 @@ ReferenceLength = Callable[[Tensor, Tensor], Tensor]  # (B, T), (B, R, L) -> (B,
 def statistics(
     words: Tensor,
     references: Tensor,
-    start: int = 0,
+    start: int | Tensor = 0,
     order: int = ORDER,
     reference_length: ReferenceLength = ngrams.closest_length,
 ) -> Tensor:

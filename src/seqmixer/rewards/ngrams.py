@@ -37,21 +37,23 @@ def closest_length(words: Tensor, references: Tensor) -> Tensor:
     return reference.gather(-1, nearest).squeeze(-1)
 
 
-def total(words: Tensor, n: int, start: int = 0) -> Tensor:
+def total(words: Tensor, n: int, start: int | Tensor = 0) -> Tensor:
     """How many n-grams touch the part from `start` on, UNK or not.  (..., T) -> (...)"""
-    return (lengths(words) - n + 1 - _untouching(n, start)).clamp(min=0)
+    before = start - n + 1  # n-grams that end before `start`
+    before = before.clamp(min=0) if isinstance(before, Tensor) else max(before, 0)
+    return (lengths(words) - n + 1 - before).clamp(min=0)
 
 
-def total_known(words: Tensor, n: int, start: int = 0) -> Tensor:
+def total_known(words: Tensor, n: int, start: int | Tensor = 0) -> Tensor:
     """How many n-grams without UNK touch the part from `start` on.  (..., T) -> (...)"""
     word = _known(words)
     gram = word
     for k in range(1, n):
         gram = gram[..., :-1] & word[..., k:]  # (..., T - k)
-    return gram[..., _untouching(n, start) :].sum(-1)
+    return _touching(gram, n, start).sum(-1)
 
 
-def matched(words: Tensor, references: Tensor, order: int, start: int = 0) -> list[Tensor]:
+def matched(words: Tensor, references: Tensor, order: int, start: int | Tensor = 0) -> list[Tensor]:
     """Which n-grams of the hypothesis each reference pays for, for n = 1..order, clipped.
 
     A gram that stands r times in a reference is paid for its first r occurrences in the hypothesis. The clipped count
@@ -64,22 +66,23 @@ def matched(words: Tensor, references: Tensor, order: int, start: int = 0) -> li
         start: n-grams that lie wholly before this position do not count.
 
     Returns:
-        order tensors, the n-th (B, R, G): true where the gram is paid; G <= T - n + 1 grams touch the part that counts.
+        order tensors, the n-th (B, R, G), G = T - n + 1: true where the gram is paid.
     """
     own = _runs(same(words, words).tril(-1), order)  # only what stood before
     other = _runs(same(words.unsqueeze(1), references), order)
     paid = []
     for n in range(1, order + 1):
-        i = _untouching(n, start)
-        earlier = own[n - 1][:, i:, i:].sum(-1)  # (B, G) times the gram stood before
-        found = other[n - 1][:, :, i:, i:].sum(-1)  # (B, R, G) times it stands in the reference; 0 with UNK
-        paid.append(earlier.unsqueeze(1) < found)
+        earlier = _touching(own[n - 1], n, start).sum(-1)  # (B, G) times the gram stood before
+        found = _touching(other[n - 1], n, start).sum(-1)  # (B, R, G) times it stands in the reference; 0 with UNK
+        paid.append(_touching(earlier.unsqueeze(1) < found, n, start))
     return paid
 
 
-def _untouching(n: int, start: int) -> int:
-    """How many n-grams end before position `start`: the one at i covers i..i+n-1."""
-    return max(start - n + 1, 0)
+def _touching(grams: Tensor, n: int, start: int | Tensor) -> Tensor:
+    """False where the n-gram ends before `start`: the one at i covers i..i+n-1.  (..., G) -> (..., G)"""
+    if isinstance(start, int) and start == 0:
+        return grams
+    return grams & (torch.arange(n, grams.shape[-1] + n, device=grams.device) > start)
 
 
 def _known(words: Tensor) -> Tensor:

@@ -30,7 +30,7 @@ def f1(rows: Tensor) -> Tensor:
     return 2 * rows[..., 0] / (rows[..., 1] + rows[..., 2]).clamp(min=1)
 
 
-def statistics(words: Tensor, references: Tensor, n: int, score: Score, start: int = 0) -> Tensor:
+def statistics(words: Tensor, references: Tensor, n: int, score: Score, start: int | Tensor = 0) -> Tensor:
     """Clipped matches, n-grams of the hypothesis, n-grams of the reference.  (B, T), (B, R, L) -> (B, 3)
 
     Reference n-grams with UNK are left out, as released: no hypothesis could match them. With several references the
@@ -74,7 +74,7 @@ def rouge2_recall(rollout: Rollout) -> Tensor:
     return released_recall(rollout, 2)
 
 
-def _per_reference(words: Tensor, references: Tensor, n: int, start: int) -> Tensor:
+def _per_reference(words: Tensor, references: Tensor, n: int, start: int | Tensor) -> Tensor:
     """The row of `statistics` for each reference.  (B, T), (B, R, L) -> (B, R, 3)"""
     matches = ngrams.matched(words, references, n, start)[-1].sum(-1)  # (B, R)
     hypothesis = ngrams.total(words, n, start).unsqueeze(1).expand_as(matches)

@@ -6,6 +6,7 @@ from functools import partial
 
 from torch import Tensor
 
+from seqmixer.kernels import aside
 from seqmixer.types import Reward, Rollout
 
 Pending = Callable[[], Tensor]  # waits for the rewards that were begun.  -> (B,)
@@ -22,11 +23,11 @@ class Startable:
 
 
 def begin(reward: Reward, rollout: Rollout) -> Pending:
-    """Begin a reward that can be begun; one that cannot is computed when it is collected.
+    """Begin a reward that can be begun; another is computed when it is collected, or beside what is done until then.
 
     >>> import torch
     >>> pending = begin(lambda rollout: rollout.words.sum(-1), Rollout(torch.ones(2, 3), torch.ones(2, 1, 3)))
     >>> pending()
     tensor([3., 3.])
     """
-    return reward.start(rollout) if isinstance(reward, Startable) else partial(reward, rollout)
+    return reward.start(rollout) if isinstance(reward, Startable) else aside(partial(reward, rollout), rollout.words)

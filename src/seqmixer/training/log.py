@@ -109,23 +109,54 @@ class Clock:
             algorithm.generate, algorithm.reward = generate, reward
 
     def split(self) -> dict[str, float]:
-        """Where the time went. The forward pass without its sampling and reward is `score`."""
+        """Where the time went. The forward pass without its sampling and reward is `score`; `rest` is what training
+        took beside them: cutting batches, and waiting for a device that runs whole steps by itself."""
         parts = dict(self.seconds)
         if "forward" in parts:
             parts["score"] = parts.pop("forward") - parts.get("sample", 0.0) - parts.get("reward", 0.0)
+        if "train" in parts:
+            steps = ("sample", "reward", "score", "backward", "update")
+            parts["rest"] = parts.pop("train") - sum(parts.get(name, 0.0) for name in steps)
         return {name: round(seconds, 3) for name, seconds in parts.items()}
 
 
 class Means:
-    """Running means of metrics, weighted by batch size, kept where the metrics are: no question to the device."""
+    """Running means of metrics, weighted by batch size, kept where the metrics are: no question to the device.
 
-    def __init__(self) -> None:
-        self.sums: dict[str, Tensor] = {}  # each (2,): weighted sum, weight; float64
+    A batch with a bad number does not count; which of its numbers were bad is remembered.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.sums: dict[tuple[str, ...], Tensor] = {}  # by the names added together: (3, M), see ROWS; float64
 
     def add(self, metrics: Mapping[str, Tensor], weight: int) -> None:
-        for name, value in metrics.items():
-            entry = torch.stack([value.double() * weight, value.new_tensor(weight, dtype=torch.double)])
-            self.sums[name] = self.sums[name] + entry if name in self.sums else entry
+        names = tuple(metrics)
+        if names not in self.sums:
+            self.sums[names] = torch.zeros(len(ROWS), len(names), dtype=torch.double, device=self.device)
+        values = torch.stack([value.float() for value in metrics.values()]).double()  # (M,)
+        bad = ~values.isfinite()
+        counted = torch.where(bad.any(), 0.0, weight).expand_as(values)
+        self.sums[names] += torch.stack([values.nan_to_num(0, 0, 0) * counted, counted, bad.double()])
 
     def values(self) -> dict[str, float]:
-        return {name: float(total / weight) for name, (total, weight) in self.sums.items()}
+        """The mean of each metric that counted."""
+        return {
+            name: total / weight
+            for names, sums in self.sums.items()
+            for name, total, weight in zip(names, *sums[:2].tolist(), strict=True)
+            if weight
+        }
+
+    def bad(self) -> list[str]:
+        """Metrics that were not finite numbers."""
+        counts = [pair for names, sums in self.sums.items() for pair in zip(names, sums[2].tolist(), strict=True)]
+        return [name for name, times in counts if times]
+
+    def clear(self) -> None:
+        """Begin anew, in the same memory: captured programs add to it."""
+        for sums in self.sums.values():
+            sums.zero_()
+
+
+ROWS = ("weighted sum", "weight", "times bad")

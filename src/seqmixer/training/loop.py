@@ -2,29 +2,28 @@
 
 import math
 import time
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from seqmixer.algorithms import Algorithm, symptoms
 from seqmixer.config import EvaluationConfig, TrainingConfig
-from seqmixer.data import Task, batch_count, batches
+from seqmixer.data import Table, Task, batch_count, batches
 from seqmixer.errors import RunError
 from seqmixer.evaluation import evaluate, perplexity
 from seqmixer.rewards import BLEU, Metric
 from seqmixer.schedules import decayed
 from seqmixer.training import checkpoint
-from seqmixer.training.log import Clock, Event, Log, Means
+from seqmixer.training.log import Clock, Event, Log
 from seqmixer.training.progress import Progress, Silent
 from seqmixer.training.signals import Interrupt
 from seqmixer.training.step import Step
 from seqmixer.types import SequenceModel
 
 LOOK = 50  # batches between looks for bad numbers on an accelerator: each look waits for it
+SEPARATOR = "|"  # of the names of metrics in a checkpoint
 
 
 @dataclass
@@ -63,10 +62,12 @@ class Training:
         self.device = device(self.settings.device)
         self.model, self.algorithm = model.to(self.device), algorithm.to(self.device)
         self.task, self.out, self.epochs, self.metric, self.seed = task, Path(out), epochs, metric, seed
-        self.clock, self.means, self.log = Clock(), Means(), Log(self.out)
-        self.step = Step(self.model, self.algorithm, self.settings, self.clock)
-        self.position = Position(rate=self.settings.lr)
+        self.train = Table.of(task.train, self.device)
+        self.clock, self.log = Clock(), Log(self.out)
         self.progress = progress or Silent()
+        self.step = Step(self.model, self.algorithm, self.settings, self.clock, self.progress.note)
+        self.means = self.step.means
+        self.position = Position(rate=self.settings.lr)
         self.saved = time.monotonic()
 
     def run(self) -> Position:
@@ -102,24 +103,25 @@ class Training:
         total = batch_count(self.task.train, self.settings.batch_size)
         self.progress.epoch(position.epoch + 1, self.epochs, stage.label, position.batch, total)
         self.model.train()
-        for batch in batches(
-            self.task.train,
-            self.settings.batch_size,
-            self.task.length,
-            seed=self.seed,
-            epoch=position.epoch,
-            skip=position.batch,
-        ):
-            metrics = self.step(batch.to(self.device), position.epoch)
-            position.batch += 1
-            self.means.add(metrics, len(batch))
-            if self.device.type == "cpu" or position.batch % LOOK == 0:
-                self.require_finite(metrics)
-            self.progress.batch(self.means)
-            if interrupt.asked or time.monotonic() - self.saved > 60 * self.settings.save_minutes:
-                self.save()
-            if interrupt.asked:
-                raise interrupt.error(self.out, position.epoch + 1, position.batch, total)
+        with self.clock.time("train"):
+            for batch in batches(
+                self.train,
+                self.settings.batch_size,
+                self.task.length,
+                seed=self.seed,
+                epoch=position.epoch,
+                skip=position.batch,
+            ):
+                self.step(batch, position.epoch)
+                position.batch += 1
+                if self.device.type == "cpu" or position.batch % LOOK == 0:
+                    self.require_finite()
+                self.progress.batch(self.means)
+                if interrupt.asked or time.monotonic() - self.saved > 60 * self.settings.save_minutes:
+                    self.save()
+                if interrupt.asked:
+                    raise interrupt.error(self.out, position.epoch + 1, position.batch, total)
+            self.require_finite()
         self.close_epoch(stage.label)
 
     def enter_stage(self) -> None:
@@ -161,7 +163,7 @@ class Training:
         self.log.write_samples()
         self.progress.closed(event)
         self.decay(math.log(ppl))
-        self.means.sums.clear()
+        self.means.clear()
         self.clock.seconds.clear()
         self.save()
 
@@ -180,9 +182,9 @@ class Training:
             for meta, hypothesis in zip(chosen, hypotheses, strict=False)
         ]
 
-    def require_finite(self, metrics: Mapping[str, Tensor]) -> None:
-        """Stop before broken weights are saved."""
-        wrong = [name for name, value in metrics.items() if not torch.isfinite(value)]
+    def require_finite(self) -> None:
+        """Stop where a number was bad. The step left the weights as they were."""
+        wrong = self.means.bad()
         if wrong:
             raise RunError(
                 f"{self.out}: epoch {self.position.epoch + 1}, batch {self.position.batch}: not a finite number: "
@@ -192,13 +194,12 @@ class Training:
 
     def save(self) -> None:
         """The checkpoint `last`: all that the rest of the run depends on."""
-        self.require_finite({name: total for name, (total, _) in self.means.sums.items()})
         self.position.seconds = dict(self.clock.seconds)
         tensors = {
             **checkpoint.prefixed("model", self.model.state_dict()),
             **checkpoint.prefixed("algorithm", self.algorithm.state_dict()),
             **checkpoint.prefixed("optimizer", checkpoint.optimizer_tensors(self.step.optimizer)),
-            **checkpoint.prefixed("means", self.means.sums),
+            **checkpoint.prefixed("means", {SEPARATOR.join(k): v for k, v in self.means.sums.items()}),
             **checkpoint.prefixed("random", random_states(self.device)),
         }
         if self.step.own_optimizer:
@@ -214,7 +215,8 @@ class Training:
         checkpoint.load_optimizer(self.step.optimizer, checkpoint.under("optimizer", tensors))
         if self.step.own_optimizer:
             checkpoint.load_optimizer(self.step.own_optimizer, checkpoint.under("own", tensors))
-        self.means.sums = {k: v.to(self.device) for k, v in checkpoint.under("means", tensors).items()}
+        means = checkpoint.under("means", tensors)
+        self.means.sums = {tuple(k.split(SEPARATOR)): v.to(self.device) for k, v in means.items()}
         self.position = restored(state, folder)
         self.step.rate = self.position.rate
         self.clock.seconds = dict(self.position.seconds)

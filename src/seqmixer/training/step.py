@@ -1,35 +1,58 @@
-"""One update of the parameters: loss, backward, clipping, optimisers."""
+"""One update of the parameters: loss, backward, clipping, optimisers. On a CUDA device it is one captured program."""
 
-from collections.abc import Iterable
+from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from seqmixer.algorithms import Algorithm
 from seqmixer.config import TrainingConfig
-from seqmixer.training.log import Clock
-from seqmixer.types import Batch, SequenceModel
+from seqmixer.decoding import Programs
+from seqmixer.kernels import plain
+from seqmixer.training.log import Clock, Means
+from seqmixer.types import Batch, Loss, SequenceModel
 
 
 class Step:
-    """step(batch, epoch) -> metrics.
+    """step(batch, epoch): one update; what is worth logging is added to `means`.
 
     The algorithm's own parameters (the baseline) have an Adam of their own: its steps are bounded whatever the scale of
     the hidden state, so the regressor cannot diverge, and its gradient does not count when the model's is clipped.
     """
 
-    def __init__(self, model: SequenceModel, algorithm: Algorithm, settings: TrainingConfig, clock: Clock) -> None:
-        self.model, self.algorithm, self.settings, self.clock = model, algorithm, settings, clock
+    def __init__(
+        self,
+        model: SequenceModel,
+        algorithm: Algorithm,
+        settings: TrainingConfig,
+        clock: Clock | None = None,
+        report: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        self.model, self.algorithm, self.settings, self.clock = model, algorithm, settings, clock or Clock()
+        self.device = next(model.parameters()).device
+        self.means = Means(self.device)
+        self.dial = torch.zeros((), device=self.device)
+        self.programs = Programs(report)
+        torch.backends.cuda.matmul.allow_tf32 = settings.precision != "float32"
         self.optimizer = self.fresh(settings.lr)
         own = list(algorithm.parameters())
-        self.own_optimizer = torch.optim.Adam(own, lr=settings.baseline_lr) if own else None
+        self.own_optimizer = self.adam(own, settings.baseline_lr) if own else None
 
     def fresh(self, rate: float) -> torch.optim.Optimizer:
         """A new optimiser of the model, without memory."""
-        parameters: Iterable[nn.Parameter] = self.model.parameters()
+        self.programs.forget()  # they update what the old one remembers
+        parameters = list(self.model.parameters())
         if self.settings.optimizer == "sgd":
-            return torch.optim.SGD(parameters, lr=rate)
-        return torch.optim.Adam(parameters, lr=rate)
+            return torch.optim.SGD(parameters, lr=self.changeable(rate), fused=True)
+        return self.adam(parameters, rate)
+
+    def adam(self, parameters: list[nn.Parameter], rate: float) -> torch.optim.Optimizer:
+        return torch.optim.Adam(parameters, lr=self.changeable(rate), fused=True, capturable=self.device.type == "cuda")
+
+    def changeable(self, rate: float) -> float | Tensor:
+        """A rate that a captured program reads anew each time."""
+        return torch.tensor(rate, device=self.device) if self.device.type == "cuda" else rate
 
     @property
     def rate(self) -> float:
@@ -38,17 +61,53 @@ class Step:
     @rate.setter
     def rate(self, value: float) -> None:
         for group in self.optimizer.param_groups:
-            group["lr"] = value
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(value)
+            else:
+                group["lr"] = value
 
-    def __call__(self, batch: Batch, epoch: int) -> dict[str, Tensor]:
+    def __call__(self, batch: Batch, epoch: int) -> None:
+        stage = self.algorithm.stage(epoch)
+        self.dial.fill_(stage.dial)
+        if not self.settings.fast:
+            with plain():
+                self.update(batch, epoch)
+        elif self.device.type != "cuda":
+            self.update(batch, epoch)
+        else:
+            run = partial(self.captured_update, batch, epoch)
+            self.programs(stage.program, run, batch.source, batch.target, batch.references)
+
+    def captured_update(self, batch: Batch, epoch: int, source: Tensor, target: Tensor, references: Tensor) -> None:
+        self.update(Batch(source, target, references, batch.meta), epoch)
+
+    def update(self, batch: Batch, epoch: int) -> None:
         with self.clock.time("forward"):
-            loss = self.algorithm(self.model, batch, epoch)
+            loss = self.loss(batch, epoch)
         with self.clock.time("backward"):
             self.model.zero_grad(set_to_none=True)
             self.algorithm.zero_grad(set_to_none=True)
             loss.value.backward()
-            norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip)
-            self.optimizer.step()
-            if self.own_optimizer:
-                self.own_optimizer.step()
-        return {**loss.metrics, "loss": loss.value.detach(), "gradient": norm.detach()}
+        with self.clock.time("update"):
+            norm = self.apply(loss.value.detach())
+        self.means.add({**loss.metrics, "loss": loss.value.detach(), "gradient": norm}, len(batch))
+
+    def loss(self, batch: Batch, epoch: int) -> Loss:
+        short = self.settings.precision == "bfloat16"
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=short):
+            return self.algorithm(self.model, batch, epoch, self.dial)
+
+    def apply(self, loss: Tensor) -> Tensor:
+        """Update, gradients re-scaled where their norm is above `clip`; not at all where a number is bad.  -> the norm
+
+        Both are told to the optimiser as tensors: nobody waits for the device, and broken weights never come about.
+        """
+        gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
+        norm = nn.utils.get_total_norm(gradients)
+        bad = (~(norm + loss).isfinite()).float()
+        self.optimizer.grad_scale = (norm / self.settings.clip).clamp(min=1)  # type: ignore[attr-defined]
+        for optimizer in (self.optimizer, self.own_optimizer):
+            if optimizer is not None:
+                optimizer.found_inf = bad  # type: ignore[attr-defined]
+                optimizer.step()
+        return norm

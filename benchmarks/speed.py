@@ -1,0 +1,228 @@
+"""How long a training step takes: five algorithms, the paper's three models, plain and fast, and where the time goes.
+
+python benchmarks/speed.py --out docs/results/speed.json
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
+
+import torch
+from torch import Tensor
+
+from seqmixer.algorithms import E2E, Algorithm, Dad, LinearBaseline, Mixer, Reinforce, Xent
+from seqmixer.build import Dimensions, build_model
+from seqmixer.config import ModelConfig, TrainingConfig
+from seqmixer.decoding import Programs, fast, sample
+from seqmixer.kernels import plain
+from seqmixer.rewards import rouge2_recall, sentence_bleu
+from seqmixer.training.step import Step
+from seqmixer.types import EOS, PAD, Batch, Reward, Rollout
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A model of the paper (Sec. 4)."""
+
+    name: str
+    model: ModelConfig
+    dimensions: Dimensions
+    reward: Reward
+    source: int  # words of a source; 0: an image
+
+
+SHAPES = [
+    Shape("translation", ModelConfig(name="lstm", hidden=256), Dimensions(25, 22_822, 32_009, 50, None), sentence_bleu, 24),
+    Shape("summarization", ModelConfig(name="elman", hidden=128), Dimensions(15, 6_828, 12_321, 60, None), rouge2_recall, 32),
+    Shape("captioning", ModelConfig(name="lstm", hidden=512), Dimensions(15, 10_012, None, None, 1024), sentence_bleu, 0),
+]  # fmt: skip
+ALGORITHMS = ["XENT", "DAD", "E2E", "REINFORCE", "MIXER s=T/2", "MIXER s=1"]
+
+
+@dataclass(frozen=True)
+class Row:
+    """What a step of one kind takes."""
+
+    shape: str
+    algorithm: str
+    batch: int
+    way: str  # plain or fast
+    ms: float
+    words_per_second: int  # of the targets
+    peak_mib: int
+    split: dict[str, float]  # ms of each part
+
+
+def made_up(shape: Shape, size: int, device: torch.device) -> Batch:
+    """Random words: targets of 3/4 of T words in the mean, one reference."""
+    T, V = shape.dimensions.length, shape.dimensions.target_vocab
+    lengths = torch.randint(T // 2, T + 1, (size, 1), device=device)
+    steps = torch.arange(T, device=device)
+    target = torch.randint(4, V, (size, T), device=device)
+    target = torch.where(steps < lengths - 1, target, torch.where(steps == lengths - 1, EOS, PAD))
+    if shape.source:
+        source = torch.randint(4, shape.dimensions.source_vocab or 5, (size, shape.source), device=device)
+        source[:, -1] = EOS
+    else:
+        source = torch.rand(size, shape.dimensions.features or 1, device=device)
+    return Batch(source, target, target.unsqueeze(1))
+
+
+def algorithm(name: str, shape: Shape, features: int) -> Algorithm:
+    T = shape.dimensions.length
+    baseline = LinearBaseline(features)
+    match name:
+        case "XENT":
+            return Xent()
+        case "DAD":
+            return Dad([0.5], generate=fast.generate)
+        case "E2E":
+            return E2E([1], k=5)
+        case "REINFORCE":
+            return Reinforce(shape.reward, baseline, generate=fast.generate)
+        case "MIXER s=T/2":
+            return Mixer(shape.reward, baseline, T, [T // 2], generate=fast.generate)
+        case _:
+            return Mixer(shape.reward, baseline, T, [1], generate=fast.generate)
+
+
+def milliseconds(run: Callable[[], object], device: torch.device, repeat: int) -> float:
+    """The mean of many calls, after three that do not count."""
+    for _ in range(3):
+        run()
+    wait(device)
+    began = time.perf_counter()
+    for _ in range(repeat):
+        run()
+    wait(device)
+    return 1000 * (time.perf_counter() - began) / repeat
+
+
+def wait(device: torch.device) -> None:
+    if device.type != "cpu":
+        torch.accelerator.synchronize()
+
+
+def measure(shape: Shape, name: str, size: int, way: str, device: torch.device, repeat: int) -> Row:
+    """One row of the table. Parts are measured as programs of their own, longer by one part each."""
+    torch.manual_seed(1)
+    model = build_model(shape.model, shape.dimensions).to(device).train()
+    learner = algorithm(name, shape, model.features).to(device)
+    batch = made_up(shape, size, device)
+    settings = TrainingConfig(fast=way == "fast")
+    step = Step(model, learner, settings)
+    if device.type != "cpu":
+        torch.cuda.reset_peak_memory_stats()
+    whole = milliseconds(lambda: step(batch, 0), device, repeat)
+    peak = torch.cuda.max_memory_allocated() // 2**20 if device.type != "cpu" else 0
+    with plain() if way == "plain" else nullcontext():
+        split = parts(step, batch, whole, device, repeat)
+    words = int(batch.mask.sum())
+    return Row(shape.name, name, size, way, whole, round(1000 * words / whole), peak, split)
+
+
+def parts(step: Step, batch: Batch, whole: float, device: torch.device, repeat: int) -> dict[str, float]:
+    """sample / score / reward / backward / update"""
+    programs = Programs()
+    tensors = (batch.source, batch.target, batch.references)
+
+    def timed(name: str, run: Callable[..., object]) -> float:
+        if step.settings.fast:
+            return milliseconds(lambda: programs(name, run, *tensors), device, repeat)
+        return milliseconds(lambda: run(*tensors), device, repeat)
+
+    def forward(*inputs: Tensor) -> Tensor:
+        return step.loss(Batch(*inputs), 0).value
+
+    def backward(*inputs: Tensor) -> None:
+        step.model.zero_grad(set_to_none=True)
+        step.algorithm.zero_grad(set_to_none=True)
+        forward(*inputs).backward()
+
+    def sampling(source: Tensor, target: Tensor, references: Tensor) -> Tensor:
+        return step.algorithm.generate(step.model, source, target, torch.zeros_like(target, dtype=torch.bool), sample)
+
+    def reward(source: Tensor, target: Tensor, references: Tensor) -> Tensor:
+        assert step.algorithm.reward is not None
+        return step.algorithm.reward(Rollout(target, references))
+
+    sampled = step.algorithm.stage(0).program in ("mixer", "reinforce", "dad")
+    found = {"sample": timed("sample", sampling) if sampled else 0.0}
+    found["reward"] = timed("reward", reward) if step.algorithm.reward else 0.0
+    forward_ms, backward_ms = timed("forward", forward), timed("backward", backward)
+    found["score"] = forward_ms - found["sample"] - found["reward"]
+    found["backward"] = backward_ms - forward_ms
+    found["update"] = whole - backward_ms
+    return {name: round(value, 3) for name, value in found.items()}
+
+
+def rows(sizes: list[int], device: torch.device, shapes: list[str], repeat: int) -> Iterator[Row]:
+    for shape in (shape for shape in SHAPES if shape.name in shapes):
+        for size in sizes:
+            for name in ALGORITHMS:
+                for way in ("plain", "fast"):
+                    yield measure(shape, name, size, way, device, repeat if way == "fast" else max(3, repeat // 10))
+
+
+START = """
+import time
+began = time.time()
+import sys, torch
+sys.path.insert(0, {folder!r})
+import speed
+speed.measure(speed.SHAPES[0], "MIXER s=1", 128, "fast", torch.device({device!r}), 1)
+print(time.time() - began)
+"""
+
+
+def start_up(device: torch.device) -> dict[str, float]:
+    """Seconds from the start of a process to its first fast steps of MIXER, all parts captured: cold, then warm."""
+    found = {}
+    with tempfile.TemporaryDirectory() as cache:
+        for name in ("cold", "warm"):
+            began = time.time()
+            code = START.format(folder=os.path.dirname(os.path.abspath(__file__)), device=str(device))
+            environment = {**os.environ, "TRITON_CACHE_DIR": cache}
+            subprocess.run([sys.executable, "-c", code], check=True, env=environment, stdout=subprocess.DEVNULL)
+            found[name] = round(time.time() - began, 1)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", help="write JSON here")
+    parser.add_argument("--batch", type=int, nargs="+", default=[32, 128, 512])
+    parser.add_argument("--shapes", nargs="+", default=[shape.name for shape in SHAPES])
+    parser.add_argument("--repeat", type=int, default=50)
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--no-start", action="store_true", help="leave out the time to start")
+    options = parser.parse_args()
+    device = torch.device(options.device)
+    machine = torch.cuda.get_device_name() if device.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"
+    print(f"{machine}, torch {torch.__version__}")
+    print(f"{'model':14}{'algorithm':13}{'batch':>6} {'way':6}{'ms/step':>9}{'words/s':>11}{'MiB':>7}  parts, ms")
+    table = []
+    for row in rows(options.batch, device, options.shapes, options.repeat):
+        split = "  ".join(f"{name} {value:.2f}" for name, value in row.split.items() if value)
+        print(
+            f"{row.shape:14}{row.algorithm:13}{row.batch:6} {row.way:6}{row.ms:9.2f}{row.words_per_second:11,}"
+            f"{row.peak_mib:7}  {split}",
+            flush=True,
+        )
+        table.append(asdict(row))
+    start = {} if options.no_start else start_up(device)
+    print("start-up, seconds:", start)
+    if options.out:
+        with open(options.out, "w") as file:
+            json.dump({"machine": machine, "torch": torch.__version__, "start": start, "rows": table}, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()

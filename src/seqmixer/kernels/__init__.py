@@ -1,0 +1,13 @@
+"""The inner programs of training and decoding, each twice: in plain torch, and fused in Triton for CUDA.
+
+A model says what is computed, with tensors of any device; here it is decided how. Both ways give the same numbers to
+rounding. `plain()` switches the second one off, to measure it and to look for mistakes.
+"""
+
+from seqmixer.kernels.drawing import draw
+from seqmixer.kernels.overlap import aside
+from seqmixer.kernels.projection import linear, linear_log_prob
+from seqmixer.kernels.recurrence import Attention, recur
+from seqmixer.kernels.switch import fused, in_triton, plain
+
+__all__ = ["Attention", "aside", "draw", "fused", "in_triton", "linear", "linear_log_prob", "plain", "recur"]
