@@ -1,6 +1,6 @@
 """One step of a recurrent layer, forward and backward, in plain torch. Results are written where the caller says.
 
-`triton_steps` has the same four functions. What only an LSTM has (m, dm) and what only attention has (c, C, dc) may be None.
+`triton_steps` has the same four functions. What only an LSTM has (m, dm) or only attention (c, C, dc) may be None.
 """
 
 from typing import Any
