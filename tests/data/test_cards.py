@@ -70,7 +70,7 @@ def test_images_have_no_source_and_their_features_count_in_the_fingerprint():
     assert list(card.vocabulary) == ["target"]
     other = describe(captions_task("images", images, features + 1, length=4), {}, Origin("the command"))
     assert other.splits["train"].fingerprint != card.splits["train"].fingerprint
-    assert "| train | 1 |  | 2 | - | 2.5, 2, 3, 3 | 100.0% |" in as_markdown(card)
+    assert "| train | 1 | 2 | - | 2.5, 2, 3, 3 | 100.0% |" in as_markdown(card)
 
 
 def test_the_page_shows_all_of_it():
@@ -83,7 +83,7 @@ def test_the_page_shows_all_of_it():
     assert re.search(
         r"^\| valid \| 1 \| 6,969 \| 1 \| 2\.0, 2, 2, 2 \| 2\.0, 2, 2, 2 \| 100\.0% \| `[0-9a-f]{16}` \|$", page, re.M
     )
-    assert "| source words | known | <unk> in train | <unk> in valid | <unk> in test | <unk> in more |" in page
+    assert "| source words | known | unknown in train | unknown in valid | unknown in test | unknown in more |" in page
     assert "| seen 2 times or more | 2 | 33.33% | 50.00% | 50.00% | 50.00% |" in page
     assert "| used here | 4 | 11.11% | 50.00% | 25.00% | 25.00% |" in page
     assert "- train: 1,234 empty, 2 ratio\n- test: nothing\n" in page

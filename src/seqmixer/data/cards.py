@@ -189,18 +189,20 @@ def page(card: Card) -> Iterator[str]:
 def size_table(card: Card) -> Iterator[str]:
     yield f"T = {card.length}. Lengths in words: mean, median, what 95 % do not exceed, longest."
     yield ""
-    yield "| split | examples | in the paper | references | source | target | fit in T | fingerprint |"
-    yield "|---|--:|--:|--:|---|---|--:|---|"
+    published = card.origin.published
+    column, line = ("published | ", "--:|") if published else ("", "")
+    yield f"| split | examples | {column}references | source | target | fit in T | fingerprint |"
+    yield f"|---|--:|{line}--:|---|---|--:|---|"
     for name, split in card.splits.items():
-        paper = f"{card.origin.published[name]:,}" if name in card.origin.published else ""
-        sizes = f"{split.examples:,} | {paper} | {split.references:,}"
+        size = f"{published[name]:,}" if name in published else ""
+        sizes = f"{split.examples:,} | {f'{size} | ' if published else ''}{split.references:,}"
         lengths = f"{spread(split.source)} | {spread(split.target)}"
         yield f"| {name} | {sizes} | {lengths} | {split.covered:.1%} | `{split.fingerprint}` |"
 
 
 def vocabulary_table(side: str, rows: Sequence[Known]) -> Iterator[str]:
     splits = list(rows[0].unknown)
-    yield f"| {side} words | known | {' | '.join(f'<unk> in {split}' for split in splits)} |"
+    yield f"| {side} words | known | {' | '.join(f'unknown in {split}' for split in splits)} |"
     yield f"|---|--:|{'--:|' * len(splits)}"
     for row in rows:
         label = "used here" if row.min_count is None else f"seen {row.min_count} times or more"
