@@ -92,10 +92,20 @@ def test_names_that_do_not_fit_the_features_are_refused(folder):
         coco(folder, folder / "f.npz", SIZES)
 
 
+def test_two_images_of_one_name_are_refused(folder):
+    listed = folder / "f.names.txt"
+    listed.write_text(
+        listed.read_text().replace("train2014/COCO_train2014_000000000010", "val2014/COCO_val2014_000000000105")
+    )
+    with refuses(f"{listed}: two images have the same file name; they cannot be told apart in the annotations"):
+        coco(folder, folder / "f.npz", SIZES)
+
+
 @pytest.mark.parametrize(
     "content",
     ["not json", "[]", '{"images": []}', '{"images": [{"id": 1}], "annotations": []}',
      '{"images": [], "annotations": [{"id": 1, "image_id": 1, "caption": 7}]}',
+     '{"images": [], "annotations": [{"id": 1, "image_id": [1], "caption": "x"}]}',
      '{"images": [], "annotations": [{"id": null, "image_id": 1, "caption": "x"}]}'],
 )  # fmt: skip
 def test_annotations_of_another_form_are_refused(folder, content):

@@ -69,7 +69,10 @@ def parsed(path: Path) -> tuple[dict[int, str], list[dict[str, Any]]]:
         images = {int(image["id"]): str(image["file_name"]) for image in content["images"]}
         keys = ("id", "image_id", "caption")
         annotations = [{key: annotation[key] for key in keys} for annotation in content["annotations"]]
-        whole = all(isinstance(each["caption"], str) and type(each["id"]) is int for each in annotations)
+        numbers = [each[key] for each in annotations for key in ("id", "image_id")]
+        whole = all(type(number) is int for number in numbers) and all(
+            type(each["caption"]) is str for each in annotations
+        )
     except (ValueError, KeyError, TypeError):
         whole = False
     if not whole:
@@ -83,7 +86,10 @@ def parsed(path: Path) -> tuple[dict[int, str], list[dict[str, Any]]]:
 def rows_of(names: Iterable[str], features: Path) -> list[int]:
     """The rows of images in a features file, by the list of file names beside it."""
     listed = features.with_suffix(".names.txt")
-    rows = {Path(name).name: row for row, name in enumerate(split_lines(read_utf8(listed)))}
+    paths = split_lines(read_utf8(listed))
+    rows = {Path(path).name: row for row, path in enumerate(paths)}
+    if len(rows) != len(paths):
+        raise DataError(f"{listed}: two images have the same file name; they cannot be told apart in the annotations")
     wanted = list(names)
     missing = [name for name in wanted if name not in rows]
     if missing:
