@@ -14,8 +14,10 @@ import seqmixer
 @pytest.fixture
 def files(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "talks.de").write_text("".join(f"Haus Nummer {i}!\n" for i in range(12)) + "ja\n\n")
-    (tmp_path / "talks.en").write_text("".join(f"House number {i}!\n" for i in range(12)) + "yes of course\n\n")
+    (tmp_path / "talks.de").write_text("".join(f"Haus Nummer {i}!\n" for i in range(12)) + "ja\n\nHaus Nummer 0!\n")
+    (tmp_path / "talks.en").write_text(
+        "".join(f"House number {i}!\n" for i in range(12)) + "yes of course\n\nHouse number 0!\n"
+    )
     return tmp_path
 
 
@@ -41,7 +43,7 @@ def test_a_preparation_says_what_it_made_and_what_it_dropped(run, files):
     assert (code, err) == (0, "")
     assert out == (
         "out: train 7, valid 2, test 3; T = 5 covers 100.0% of the targets\n"
-        "dropped of all: 1 empty, 1 ratio\n"
+        "dropped of all: 1 empty, 1 ratio, 1 repeated\n"
         "more in out/card.md\n"
     )
     card = (files / "out/card.md").read_text()

@@ -17,6 +17,7 @@ import torch
 from seqmixer.build import build_task
 from seqmixer.config import Config
 from seqmixer.data import Captioned
+from seqmixer.data.captions import is_quantised
 from seqmixer.data.prepare import CaptionCorpus, TextCorpus, require_new, write_captions, write_text
 from seqmixer.data.prepare.writing import new_folder, replacing
 from seqmixer.errors import DataError
@@ -85,6 +86,7 @@ def test_the_same_corpus_gives_the_same_bytes(tmp_path):
 def test_captions_are_read_by_the_config_of_their_card(tmp_path, quantised):
     corpus = CaptionCorpus(**{**vars(IMAGES), "quantised": quantised})
     write_captions(corpus, tmp_path / "out", "the command")
+    assert is_quantised(tmp_path / "out" / "features.npz") == quantised
     task = task_of(tmp_path / "out")
     assert task.train.meta == [{"source": "a.jpg", "references": ["a dog", "a brown dog"]}]
     assert task.test.meta == [{"source": "c.jpg", "references": ["a café"]}]
