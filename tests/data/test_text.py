@@ -279,3 +279,13 @@ def test_a_failed_reading_puts_the_garbage_collector_back():
     with pytest.raises(KeyError), collector_paused():
         raise KeyError
     assert gc.isenabled()
+
+
+@pytest.mark.parametrize("most", [1, 2, 7])
+@pytest.mark.parametrize("form", [" ".join, "   ".join, lambda words: " ".join(word * 9 for word in words) + "  "])
+def test_a_line_is_too_long_by_its_words_and_not_its_letters(tmp_path, most, form):
+    (tmp_path / "x").write_text(form("a" * most) + "\n")
+    assert read_lines(tmp_path / "x", most) == [form("a" * most)]
+    (tmp_path / "x").write_text(form("a" * (most + 1)) + "\n")
+    with pytest.raises(DataError, match=f"x:1: {most + 1} words, more than data.max_words = {most};"):
+        read_lines(tmp_path / "x", most)
