@@ -14,6 +14,7 @@ from seqmixer.data import (
     VocabLimits,
     Vocabs,
     captions_task,
+    collector_paused,
     read_captions,
     read_features,
     read_pairs,
@@ -85,6 +86,7 @@ class Dimensions:
         )
 
 
+@collector_paused()
 def build_task(config: DataConfig, vocabs: Vocabs | None = None) -> Task:
     """The data, encoded with `vocabs` if given (those of a saved run)."""
     folder = Path(config.folder)

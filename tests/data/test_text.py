@@ -1,5 +1,6 @@
 """Parallel text: files, errors, tasks, and the choice of T."""
 
+import gc
 import gzip
 import os
 import re
@@ -13,6 +14,7 @@ from seqmixer.data import (
     Split,
     Vocab,
     VocabLimits,
+    collector_paused,
     coverage,
     encode_split,
     length_covering,
@@ -257,3 +259,33 @@ def test_multi30k_is_read_whole():
     task = text_task("multi30k", *splits, length=None)
     assert [len(task.train), len(task.valid), len(task.test)] == [29_000, 1_014, 1_000]
     assert coverage(task.train, task.length) >= 0.95 > coverage(task.train, task.length - 1)
+
+
+def test_reading_leaves_the_garbage_collector_as_it_was():
+    assert gc.isenabled()
+    with collector_paused():
+        assert not gc.isenabled()
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        with collector_paused():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+
+
+def test_a_failed_reading_puts_the_garbage_collector_back():
+    with pytest.raises(KeyError), collector_paused():
+        raise KeyError
+    assert gc.isenabled()
+
+
+@pytest.mark.parametrize("most", [1, 2, 7])
+@pytest.mark.parametrize("form", [" ".join, "   ".join, lambda words: " ".join(word * 9 for word in words) + "  "])
+def test_a_line_is_too_long_by_its_words_and_not_its_letters(tmp_path, most, form):
+    (tmp_path / "x").write_text(form("a" * most) + "\n")
+    assert read_lines(tmp_path / "x", most) == [form("a" * most)]
+    (tmp_path / "x").write_text(form("a" * (most + 1)) + "\n")
+    with pytest.raises(DataError, match=f"x:1: {most + 1} words, more than data.max_words = {most};"):
+        read_lines(tmp_path / "x", most)

@@ -2,6 +2,7 @@
 
 from seqmixer.data.batching import batch_count, batches
 from seqmixer.data.captions import Captioned, captions_task, read_captions, read_features
+from seqmixer.data.collector import collector_paused
 from seqmixer.data.cropping import coverage, length_covering
 from seqmixer.data.table import Table
 from seqmixer.data.task import Split, Task
@@ -21,6 +22,7 @@ __all__ = [
     "batches",
     "build_vocabs",
     "captions_task",
+    "collector_paused",
     "coverage",
     "encode_split",
     "length_covering",

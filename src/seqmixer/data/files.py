@@ -10,7 +10,12 @@ from seqmixer.errors import DataError
 
 def read_utf8(path: Path) -> str:
     """The text of a file, unpacked where its name ends in .gz. A byte order mark is no part of the text."""
-    content = read_bytes(path).removeprefix(codecs.BOM_UTF8)
+    return decoded(read_bytes(path), str(path))
+
+
+def decoded(content: bytes, where: str) -> str:
+    """Bytes as text without a byte order mark; `where` they are from is named in an error."""
+    content = content.removeprefix(codecs.BOM_UTF8)
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -19,19 +24,20 @@ def read_utf8(path: Path) -> str:
             b"\n", 0, error.start
         )  # rfind gives -1 on the first line, so this is 1-based
         raise DataError(
-            f"{path}:{line}: not UTF-8 (byte 0x{content[error.start]:02x} at column {column}); "
+            f"{where}:{line}: not UTF-8 (byte 0x{content[error.start]:02x} at column {column}); "
             "convert the file, for example with iconv"
         ) from None
 
 
 def read_bytes(path: Path) -> bytes:
+    """The content of a file, unpacked where its name ends in .gz or .tgz."""
     try:
         content = path.read_bytes()
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from None
-    if path.suffix != ".gz":
+    if path.suffix not in (".gz", ".tgz"):
         return content
     try:
         return gzip.decompress(content)

@@ -22,10 +22,9 @@ def read_lines(path: Path, max_words: int, allow_empty: bool = False) -> list[st
     if not lines:
         raise DataError(f"{path}: no sentences; the file is empty")
     for number, line in enumerate(lines, 1):
-        words = len(line.split())
-        if words == 0 and not allow_empty:
+        if not allow_empty and not line.strip():
             raise DataError(f"{path}:{number}: empty line; drop the pair or set data.skip_empty = true")
-        if words > max_words:
+        if len(line) > 2 * max_words and (words := len(line.split())) > max_words:  # more words need more letters
             raise DataError(
                 f"{path}:{number}: {words} words, more than data.max_words = {max_words}; "
                 "shorten or drop the line, or raise the setting"

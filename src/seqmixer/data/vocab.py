@@ -21,6 +21,13 @@ class VocabLimits:
     max_size: int | None = None  # and among this many most frequent words, the specials not counted
 
 
+class KnownWords(dict[str, int]):
+    """The ids of words; any other word is UNK. Faster than asking with a default, and text has millions of words."""
+
+    def __missing__(self, word: str) -> int:
+        return UNK
+
+
 @dataclass(frozen=True)
 class Vocab:
     """The words a model knows. A word's id is its place in `words`; words are what white space separates.
@@ -79,14 +86,13 @@ class Vocab:
         return len(self.words)
 
     @cached_property
-    def ids(self) -> dict[str, int]:
+    def ids(self) -> KnownWords:
         """The id of a word met in text. "<pad>", "<s>" and "</s>" there are no padding or ends: they are unknown."""
-        return {word: max(i, UNK) for i, word in enumerate(self.words)}
+        return KnownWords((word, max(i, UNK)) for i, word in enumerate(self.words))
 
     def encode(self, text: str) -> list[int]:
         """The ids of a sentence, EOS at the end."""
-        ids = self.ids
-        return [*[ids.get(word, UNK) for word in text.split()], EOS]
+        return [*map(self.ids.__getitem__, text.split()), EOS]
 
     def decode(self, ids: Iterable[int]) -> str:
         """The sentence up to the first EOS or PAD, without BOS."""
