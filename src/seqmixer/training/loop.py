@@ -13,7 +13,7 @@ from torch import Tensor
 from seqmixer.algorithms import Algorithm, symptoms
 from seqmixer.config import EvaluationConfig, TrainingConfig
 from seqmixer.data import Task, batch_count, batches
-from seqmixer.errors import RunError
+from seqmixer.errors import Diverged, RunError
 from seqmixer.evaluation import evaluate, perplexity
 from seqmixer.rewards import BLEU, Metric
 from seqmixer.schedules import decayed
@@ -184,7 +184,7 @@ class Training:
         """Stop before broken weights are saved."""
         wrong = [name for name, value in metrics.items() if not torch.isfinite(value)]
         if wrong:
-            raise RunError(
+            raise Diverged(
                 f"{self.out}: epoch {self.position.epoch + 1}, batch {self.position.batch}: not a finite number: "
                 f"{', '.join(wrong)}; the last checkpoint is intact. Lower training.lr (or training.mixed_lr), or "
                 "training.clip"
