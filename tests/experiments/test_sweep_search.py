@@ -117,6 +117,8 @@ def test_a_process_that_dies_while_it_claims_a_cell_leaves_it_to_the_next(search
         patched.setattr("optuna.Study.ask", lambda study: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt), claim(grid):
             pass
+    with claim(grid) as one, claim(grid) as other:
+        assert (one.trial.number, other.trial.number) == (0, 1)
     assert [outcome.values for outcome in done(grid)] == combinations(CELLS, "")
 
 
@@ -249,10 +251,12 @@ def test_a_folder_holds_one_search(search):
     where = f"{mine.folder} holds a search with "
     end = "; choose another --out, or delete the folder"
     other_rate = Config(name="base", training={"lr": 0.5})
+    more_epochs = Config(name="base", training={"epochs": 9})  # a run may go on for more; scores would not compare
     for other, difference in [
         (replace(mine, seed=2), "--seed = 1, not 2"),
         (replace(mine, prune_after=3), "--prune-after = None, not 3"),
         (replace(mine, config=other_rate), "training.lr = 0.001, not 0.5"),
+        (replace(mine, config=more_epochs), "training.epochs = None, not 9"),
         (
             replace(mine, space={**RATES, "model.hidden": Choices((8, 9))}),
             "the search of model.hidden = {'values': [8, 16, 32]}, not {'values': [8, 9]}",
