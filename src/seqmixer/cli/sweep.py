@@ -82,13 +82,15 @@ def watched(search: "Search") -> Iterator["Report"]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+    from seqmixer.experiments.sweep.trials import over
+
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("trials", total=search.trials)
 
         def report(outcome: "Outcome") -> None:
-            bar.update(task, completed=outcome.number + 1)
+            bar.update(task, completed=over(search))
             bar.console.print(line(outcome), highlight=False, soft_wrap=True, markup=False)
 
         yield report

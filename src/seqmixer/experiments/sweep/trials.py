@@ -50,8 +50,8 @@ def run_search(search: Search, workers: int, report: Report, objective: Objectiv
         for outcome in run_all(search, workers, objective or validation_score):
             report(outcome)
     except (KeyboardInterrupt, Interrupted):
-        over = sum(outcome.state != "running" for outcome in outcomes(search))
-        raise Interrupted(f"stopped with {over} of {search.trials} trials over; saved in {search.folder}") from None
+        message = f"stopped with {over(search)} of {search.trials} trials over; saved in {search.folder}"
+        raise Interrupted(message) from None
 
 
 def run_all(search: Search, workers: int, objective: Objective) -> Iterator[Outcome]:
@@ -147,6 +147,11 @@ class Watch:
             raise TrialPruned
 
     def stop(self) -> None: ...
+
+
+def over(search: Search) -> int:
+    """How many trials are over, whoever ran them."""
+    return sum(trial.state.is_finished() for trial in load_study(search).get_trials(deepcopy=False))
 
 
 def outcomes(search: Search) -> list[Outcome]:
