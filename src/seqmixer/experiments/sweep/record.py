@@ -22,8 +22,8 @@ from seqmixer.experiments.sweep.trials import Outcome, outcomes
 
 SHOWN = 10  # trials in the table
 IMPORTANCE = (
-    "Importance (PED-ANOVA) is how far the values of the best trials are from those of all: it says what it took to be "
-    "among the best in this space, not what a setting does elsewhere."
+    "Importance (PED-ANOVA) is how far the values of the best trials are from those of all complete ones: it "
+    "says what it took to be among the best in this space, not what a setting does elsewhere."
 )
 
 
