@@ -24,6 +24,10 @@ class RunError(SeqmixerError):
     """A run folder is missing, damaged, or belongs to another config."""
 
 
+class Diverged(RunError):
+    """A run came upon a number that is not finite. Other settings may train."""
+
+
 class Interrupted(SeqmixerError):
     """A run was stopped and saved. The command line exits with 130."""
 

@@ -11,7 +11,7 @@ import torch
 from seqmixer.algorithms import Algorithm, symptoms
 from seqmixer.config import EvaluationConfig, TrainingConfig
 from seqmixer.data import Table, Task, batch_count, batches
-from seqmixer.errors import RunError
+from seqmixer.errors import Diverged, RunError
 from seqmixer.evaluation import evaluate, perplexity
 from seqmixer.rewards import BLEU, Metric
 from seqmixer.schedules import decayed
@@ -186,7 +186,7 @@ class Training:
         """Stop where a number was bad. The step left the weights as they were."""
         wrong = self.means.bad()
         if wrong:
-            raise RunError(
+            raise Diverged(
                 f"{self.out}: epoch {self.position.epoch + 1}, batch {self.position.batch}: not a finite number: "
                 f"{', '.join(wrong)}; the last checkpoint is intact. Lower training.lr (or training.mixed_lr), or "
                 "training.clip"

@@ -1,0 +1,106 @@
+"""Look for better settings."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from seqmixer.cli.options import ConfigFile, Json, Settings, app, this_command
+
+if TYPE_CHECKING:
+    from seqmixer.experiments.sweep.search import Search
+    from seqmixer.experiments.sweep.trials import Outcome, Report
+
+
+@app.command()
+def sweep(
+    config: ConfigFile,
+    search: Annotated[Path, typer.Option(help="A TOML file: settings with their choices or ranges.")],
+    settings: Settings = None,
+    trials: Annotated[int | None, typer.Option(min=1, help="In all. Default: 20; a grid has as many as cells.")] = None,
+    method: Annotated[str, typer.Option(help="tpe: near what did well. random. grid: every combination once.")] = "tpe",
+    prune_after: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="After this epoch and later ones, stop a trial whose best validation score is below the median of the "
+            "complete trials (five or more) at that epoch. Default: none is stopped.",
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of what is drawn; runs keep the seed of the config.")] = 1,
+    workers: Annotated[int, typer.Option(min=1, help="Trials at a time.")] = 1,
+    out: Annotated[Path | None, typer.Option(help="The search's folder. Default: runs/sweeps/NAME.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Search for the settings with the highest validation score. Each trial is an ordinary run below OUT.
+
+    The file of --search names any settings of the config, as choices or as ranges:
+
+    \b
+    "training.optimizer" = ["sgd", "adam"]
+    "training.lr" = { low = 1e-4, high = 1e-2, log = true }
+    "model.hidden" = { low = 32, high = 128, step = 32 }
+
+    Stopped with Ctrl-C or killed, the same command goes on, also in the trial it was in. Given at the same time in
+    several shells, or on machines that share OUT, it works on one search. More --trials than before make it longer.
+
+    Leaves best.toml (for `seqmixer train`), sweep.md, sweep.json and sweep.svg in OUT.
+
+    \b
+    seqmixer sweep configs/toy/translation.toml --search rates.toml --trials 30 --prune-after 6
+    seqmixer sweep configs/toy/translation.toml --search rates.toml --method grid --workers 2 --out runs/sweeps/grid
+    """
+    from seqmixer.config import Config
+    from seqmixer.experiments.sweep.record import table, write_record
+    from seqmixer.experiments.sweep.search import plan, require_extra
+    from seqmixer.experiments.sweep.space import read_space
+    from seqmixer.experiments.sweep.trials import run_search
+
+    require_extra()
+    base = Config.load(config, settings or [])
+    folder = out or Path("runs/sweeps") / base.name
+    space = read_space(search, base)
+    planned = plan(folder, base, space, method=method, trials=trials, seed=seed, prune_after=prune_after)
+    with watched(planned) as report:
+        run_search(planned, workers, report)
+    record = write_record(planned, this_command())
+    if as_json:
+        print((folder / "sweep.json").read_text())
+    else:
+        from rich import print as show_table
+
+        show_table(table(record))
+        print(f"Best: seqmixer train {folder / 'best.toml'}")
+        print(f"Record: {folder / 'sweep.md'}")
+
+
+@contextmanager
+def watched(search: "Search") -> Iterator["Report"]:
+    """A bar on standard error that counts trials, and a line for each."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from seqmixer.experiments.sweep.trials import over
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("trials", total=search.trials)
+
+        def report(outcome: "Outcome") -> None:
+            bar.update(task, completed=over(search))
+            bar.console.print(line(outcome), highlight=False, soft_wrap=True, markup=False)
+
+        yield report
+
+
+def line(outcome: "Outcome") -> str:
+    """What came of a trial."""
+    from seqmixer.experiments.sweep.record import brief
+
+    values = "  ".join(f"{name}={brief(value)}" for name, value in outcome.values.items())
+    score = "      " if outcome.score is None else f"{outcome.score:6.2f}"
+    ending = {"pruned": f"  pruned after epoch {outcome.epochs}", "failed": f"  failed: {outcome.reason}"}
+    return f"trial {outcome.number:3}  {score}  {values}  {outcome.seconds:.1f} s{ending.get(outcome.state, '')}"

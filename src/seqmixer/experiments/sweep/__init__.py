@@ -1,0 +1,1 @@
+"""`seqmixer sweep`: many runs that look for the settings with the highest validation score."""

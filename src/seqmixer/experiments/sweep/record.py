@@ -1,0 +1,185 @@
+"""What came of a search: its best trials, what mattered, and the config to go on with.
+
+sweep.json has all of it, sweep.md what a person reads, sweep.svg what mattered, and best.toml is for `seqmixer train`.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+
+import tomli_w
+from rich.markup import escape
+from rich.table import Table
+
+from seqmixer.config import Config
+from seqmixer.errors import RunError
+from seqmixer.experiments.grid import machine
+from seqmixer.experiments.report import duration, markdown_header, markdown_row, number, versions
+from seqmixer.experiments.sweep.figure import what_mattered
+from seqmixer.experiments.sweep.search import Search, load_study, locked, trial_name
+from seqmixer.experiments.sweep.space import Choices, Range, Value, changed
+from seqmixer.experiments.sweep.trials import Outcome, outcomes
+
+SHOWN = 10  # trials in the table
+IMPORTANCE = (
+    "Importance (PED-ANOVA) is how far the values of the best trials are from those of all complete ones: it "
+    "says what it took to be among the best in this space, not what a setting does elsewhere."
+)
+
+
+@dataclass(frozen=True)
+class Record:
+    """A search as it stands."""
+
+    search: Search
+    command: str
+    trials: Sequence[Outcome]
+    importance: dict[str, float]  # by setting, largest first, summing to 1; empty where the trials cannot tell
+
+    @property
+    def ranked(self) -> list[Outcome]:
+        """Complete trials, best first; of equals, the first."""
+        complete = [trial for trial in self.trials if trial.score is not None and trial.state == "complete"]
+        return sorted(complete, key=lambda trial: -(trial.score or 0.0))
+
+    def count(self, state: str) -> int:
+        return sum(trial.state == state for trial in self.trials)
+
+
+def write_record(search: Search, command: str) -> Record:
+    """Write down a search as it stands, finished or not; refuse one without a finished trial."""
+    with locked(search):
+        record = Record(search, command, outcomes(search), importance(search))
+        if not record.ranked:
+            reasons = [trial.reason for trial in record.trials if trial.reason]
+            why = f"; the first that failed: {reasons[0]}" if reasons else ""
+            raise RunError(f"{search.folder}: none of {len(record.trials)} trials was trained to its end{why}")
+        (search.folder / "best.toml").write_text(best_toml(record), encoding="utf-8")
+        (search.folder / "sweep.svg").write_text(what_mattered(record.ranked, record.importance), encoding="utf-8")
+        (search.folder / "sweep.json").write_text(json.dumps(as_json(record), indent=1))
+        (search.folder / "sweep.md").write_text("\n".join(markdown(record)) + "\n", encoding="utf-8")
+    return record
+
+
+def importance(search: Search) -> dict[str, float]:
+    """PED-ANOVA's importance of each setting to be among the best tenth, or the best five where that is more.
+
+    Fewer than four complete trials, or a worst that is as good as the best ones, cannot tell.
+    """
+    from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
+    from optuna.trial import TrialState
+
+    study = load_study(search)
+    scores = sorted((trial.value or 0.0 for trial in study.get_trials(False, (TrialState.COMPLETE,))), reverse=True)
+    count = max(len(scores) // 10, min(5, len(scores) // 2))
+    if len(scores) < 4 or scores[count - 1] == scores[-1]:
+        return {}
+    evaluator = PedAnovaImportanceEvaluator(target_quantile=(count - 0.5) / len(scores))
+    return dict(get_param_importances(study, evaluator=evaluator))
+
+
+def best_config(record: Record) -> Config:
+    values = changed(record.search.config, record.ranked[0].values)
+    return Config.parse(values | {"name": f"{record.search.config.name}-best"})
+
+
+def best_toml(record: Record) -> str:
+    """The config of the best trial, ready for `seqmixer train`."""
+    best = record.ranked[0]
+    found = (
+        f"# {trial_name(best.number)} of a search with {len(record.trials)} trials: {scored(record, best)} on valid.\n"
+    )
+    return f"{found}# {record.command}\n{best_config(record).toml()}"
+
+
+def scored(record: Record, trial: Outcome) -> str:
+    return f"{record.search.config.evaluation.metric} {number(trial.score)}"
+
+
+def as_json(record: Record) -> dict[str, object]:
+    search = record.search
+    return {
+        "command": record.command,
+        "method": search.method,
+        "seed": search.seed,
+        "prune_after": search.prune_after,
+        "metric": search.config.evaluation.metric,
+        "space": {name: written(found) for name, found in search.space.items()},
+        "best": {"trial": record.ranked[0].number, "score": record.ranked[0].score, "values": record.ranked[0].values},
+        "importance": record.importance,
+        "trials": [asdict(trial) for trial in record.trials],
+        "machine": machine(),
+        "versions": versions(),
+    }
+
+
+def written(found: Choices | Range) -> object:
+    """A domain as its file has it."""
+    if isinstance(found, Choices):
+        return list(found.values)
+    return {name: value for name, value in asdict(found).items() if value is not None and value is not False}
+
+
+def markdown(record: Record) -> Iterator[str]:
+    search, best = record.search, record.ranked[0]
+    test = json.loads((search.folder / trial_name(best.number) / "scores.json").read_text())
+    yield from (f"# A search for {search.config.name}", "")
+    yield f"{summary(record)} The best, {trial_name(best.number)}, has {scored(record, best)} on the validation split,"
+    yield f"which chose it, and {test['test']:.2f} on the test split (`{test['signature']}`)."
+    yield from ("", "## Best trials", "", *trial_table(record), "", "## What mattered", "")
+    yield from (f"- `{name}`: {share:.2f}" for name, share in record.importance.items())
+    yield from (["", IMPORTANCE] if record.importance else ["The trials are too few, or too alike, to tell."])
+    yield from ("", "![Importance and scores](sweep.svg)", "", "## Space", "", "```toml")
+    yield tomli_w.dumps({name: written(found) for name, found in search.space.items()}).rstrip()
+    yield from ("```", "", "## How", "", f"- {how(search)}")
+    yield f"- {machine()}; {versions()}; {duration(sum(trial.seconds for trial in record.trials))} of training in all"
+    yield from ("", "```", record.command, "```")
+
+
+def trial_table(record: Record) -> Iterator[str]:
+    names = list(record.search.space)
+    yield from markdown_header(["trial", *(f"`{name}`" for name in names), "valid", "epochs"])
+    for trial in record.ranked[:SHOWN]:
+        cells = [brief(trial.values[name]) for name in names]
+        yield markdown_row([str(trial.number), *cells, number(trial.score), str(trial.epochs)])
+
+
+def summary(record: Record) -> str:
+    """How many trials, and what became of them."""
+    parts = [f"{record.count(state)} {state}" for state in ("complete", "pruned", "failed", "running")]
+    return f"{len(record.trials)} trials: {', '.join(part for part in parts if not part.startswith('0 '))}."
+
+
+def how(search: Search) -> str:
+    drawn = {"tpe": "TPE", "random": "values drawn at random", "grid": "every combination"}[search.method]
+    pruned = (
+        ""
+        if search.prune_after is None
+        else (f"; from epoch {search.prune_after} on, a trial below the median of the complete ones was stopped")
+    )
+    return f"{drawn}, seed {search.seed}{pruned}"
+
+
+def brief(value: Value) -> str:
+    """A value with as many digits as one compares.
+
+    >>> brief(0.00123456), brief(256), brief("adam"), brief(True)
+    ('0.001235', '256', 'adam', 'true')
+    """
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def table(record: Record) -> Table:
+    """The best trials, for the terminal."""
+    names = list(record.search.space)
+    shown = Table(title=summary(record), title_justify="left", caption_justify="left", box=None, pad_edge=False)
+    shares = ", ".join(f"{name} {share:.2f}" for name, share in record.importance.items())
+    shown.caption = f"importance: {shares or 'too few trials, or too alike, to tell'}"
+    for name in ("trial", *names, record.search.config.evaluation.metric, "epochs", "seconds"):
+        shown.add_column(escape(name), justify="right", overflow="fold")
+    for trial in record.ranked[:SHOWN]:
+        cells = [escape(brief(trial.values[name])) for name in names]
+        shown.add_row(str(trial.number), *cells, number(trial.score), str(trial.epochs), f"{trial.seconds:.1f}")
+    return shown

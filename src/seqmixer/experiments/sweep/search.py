@@ -1,0 +1,223 @@
+"""A search in its folder: what it looks for, and which trial is whose.
+
+search.json  journal.log                   what the search is; Optuna's record of its trials
+trial-0000/  trial-0001/  ...              an ordinary run folder each
+sweep.json  sweep.md  sweep.svg  best.toml what came of it
+
+Any number of processes, on any machines that share the folder, work on one search. A process that hands out a trial
+holds `.locks/search` for a moment, and one that runs a trial holds `.locks/NUMBER` until the trial is over. The system
+releases locks when a process dies: a trial that runs without its lock is taken up by the next process that asks.
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from filelock import BaseFileLock, FileLock, Timeout
+
+from seqmixer.config import Config
+from seqmixer.errors import ConfigError, RunError, SeqmixerError, unknown
+from seqmixer.experiments.sweep.space import Choices, Domain, Space, Value, Values, combinations, points
+from seqmixer.runs import MAY_CHANGE, settings
+
+if TYPE_CHECKING:  # an extra: loaded by the functions that need it
+    from optuna import Study, Trial
+    from optuna.pruners import BasePruner
+    from optuna.samplers import BaseSampler
+    from optuna.storages import BaseStorage
+
+METHODS = ("tpe", "random", "grid")
+STUDY = "sweep"
+
+
+@dataclass(frozen=True)
+class Search:
+    """What a search looks for, and how."""
+
+    folder: Path
+    config: Config  # what the trials have in common
+    space: Space
+    method: str  # one of METHODS
+    trials: int  # in all, whoever runs them
+    seed: int
+    prune_after: int | None = None  # the first epoch after which a trial may be stopped
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A trial that is this process's own to run."""
+
+    trial: "Trial"
+    values: Values
+
+
+def plan(
+    folder: Path, config: Config, space: Space, *, method: str, trials: int | None, seed: int, prune_after: int | None
+) -> Search:
+    """A search that makes sense. `trials` is how many, 20 by default; a grid has as many as it has cells."""
+    if method not in METHODS:
+        raise unknown("method", method, METHODS)
+    if method == "grid":
+        cells = len(combinations(space, "--method grid"))
+        if trials is not None:
+            raise ConfigError(f"--trials {trials} with --method grid: this grid has {cells} trials, and runs them all")
+        trials = cells
+    return Search(folder, config, space, method, 20 if trials is None else trials, seed, prune_after)
+
+
+def require_extra() -> None:
+    try:
+        import matplotlib  # noqa: F401
+        import optuna
+    except ImportError:
+        raise SeqmixerError(
+            "a sweep needs optuna and matplotlib; install them with: pip install 'seqmixer[sweep]'"
+        ) from None
+    optuna.logging.set_verbosity(optuna.logging.WARNING)  # its lines would come between ours
+
+
+def open_search(search: Search) -> None:
+    """Begin a search in its folder, or join the same one there."""
+    from optuna import create_study
+
+    try:
+        (search.folder / ".locks").mkdir(parents=True, exist_ok=True)
+        with locked(search):
+            require_same_search(search)
+            create_study(storage=storage(search), study_name=STUDY, direction="maximize", load_if_exists=True)
+    except OSError as error:
+        raise RunError(f"{search.folder} cannot be written: {error.strerror or error}") from error
+
+
+def require_same_search(search: Search) -> None:
+    """A search goes on with what it began with, or is another search."""
+    path = search.folder / "search.json"
+    now = json.loads(json.dumps(identity(search)))
+    if not path.is_file():
+        path.write_text(json.dumps(now, indent=1))
+        return
+    before = json.loads(path.read_text())
+    for name in sorted(before.keys() | now.keys()):
+        if before.get(name) != now.get(name):
+            raise RunError(
+                f"{search.folder} holds a search with {name} = {before.get(name)!r}, not {now.get(name)!r}; choose "
+                "another --out, or delete the folder"
+            )
+
+
+def identity(search: Search) -> dict[str, Any]:
+    """What makes it this search. How many trials it has may grow, and where they run may change."""
+    may_change = MAY_CHANGE - {"training.epochs"}
+    base = {name: value for name, value in settings(search.config.model_dump()) if name not in may_change}
+    space = {f"the search of {name}": asdict(found) for name, found in search.space.items()}
+    how = {"--method": search.method, "--seed": search.seed, "--prune-after": search.prune_after}
+    return {**how, **space, **base}
+
+
+def locked(search: Search) -> FileLock:
+    """Whoever holds it hands out trials, alone."""
+    return FileLock(search.folder / ".locks" / "search")
+
+
+@contextmanager
+def claim(search: Search) -> Iterator[Claim | None]:
+    """The next trial to run: one that a dead process left behind, or a new one. None where there is none."""
+    with locked(search):
+        found = orphan(search) or fresh(search)
+    if found is None:
+        yield None
+        return
+    claimed, lock = found
+    try:
+        yield claimed
+    finally:
+        lock.release()
+
+
+def orphan(search: Search) -> tuple[Claim, BaseFileLock] | None:
+    """A trial that runs, though nobody holds its lock."""
+    from optuna import Trial
+    from optuna.trial import TrialState
+
+    for left in load_study(search).get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
+        lock = trial_lock(search, left.number)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            continue
+        study, store = load_study(search, sampler(search, left.number)), storage(search)
+        key = store.get_trial_id_from_study_id_trial_number(store.get_study_id_from_name(STUDY), left.number)
+        return claimed(search, Trial(study, key)), lock
+    return None
+
+
+def fresh(search: Search) -> tuple[Claim, BaseFileLock] | None:
+    """A new trial, unless the search has all it wants."""
+    from optuna.trial import TrialState
+
+    trials = load_study(search).get_trials(deepcopy=False)
+    waiting = [trial.number for trial in trials if trial.state == TrialState.WAITING]  # by a death within this function
+    if len(trials) >= search.trials and not waiting:
+        return None
+    number = waiting[0] if waiting else len(trials)
+    study = load_study(search, sampler(search, number))
+    if search.method == "grid" and not waiting:
+        study.enqueue_trial(combinations(search.space, "--method grid")[number])
+    lock = trial_lock(search, number)
+    lock.acquire(timeout=0)
+    return claimed(search, study.ask()), lock
+
+
+def claimed(search: Search, trial: "Trial") -> Claim:
+    return Claim(trial, {name: suggested(trial, name, found) for name, found in search.space.items()})
+
+
+def suggested(trial: "Trial", name: str, found: Domain) -> Value:
+    """The value of a setting in a trial; asked again, it is the same."""
+    if isinstance(found, Choices):
+        value = trial.suggest_categorical(name, found.values)
+        assert value is not None  # which is no choice
+        return value
+    high = found.high if found.step is None else points(found, name)[-1]  # Optuna wants a whole number of steps
+    if found.whole:
+        return trial.suggest_int(name, int(found.low), int(high), step=int(found.step or 1), log=found.log)
+    return trial.suggest_float(name, found.low, float(high), step=found.step, log=found.log)
+
+
+def trial_name(number: int) -> str:
+    return f"trial-{number:04}"
+
+
+def trial_lock(search: Search, number: int) -> BaseFileLock:
+    return FileLock(search.folder / ".locks" / f"{number:04}")
+
+
+def storage(search: Search) -> "BaseStorage":
+    from optuna.storages import JournalStorage
+    from optuna.storages.journal import JournalFileBackend
+
+    return JournalStorage(JournalFileBackend(str(search.folder / "journal.log")))
+
+
+def load_study(search: Search, sampler: "BaseSampler | None" = None) -> "Study":
+    from optuna import load_study as load
+
+    return load(storage=storage(search), study_name=STUDY, sampler=sampler, pruner=pruner(search))
+
+
+def sampler(search: Search, number: int) -> "BaseSampler":
+    """What draws the values of one trial: its own seed makes a search that was stopped go on as if it had not been."""
+    from optuna.samplers import RandomSampler, TPESampler
+
+    seed = int(np.random.SeedSequence([search.seed, number]).generate_state(1)[0])
+    return TPESampler(seed=seed) if search.method == "tpe" else RandomSampler(seed=seed)
+
+
+def pruner(search: Search) -> "BasePruner":
+    from optuna.pruners import MedianPruner, NopPruner
+
+    return NopPruner() if search.prune_after is None else MedianPruner(n_warmup_steps=search.prune_after)

@@ -1,0 +1,173 @@
+"""Run the trials of a search, here or in several processes, and say what came of each."""
+
+import json
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from seqmixer.config import Config
+from seqmixer.errors import ConfigError, Diverged, Interrupted
+from seqmixer.experiments.sweep.search import Claim, Search, claim, load_study, open_search, trial_name
+from seqmixer.experiments.sweep.space import Values, changed
+from seqmixer.runs import train
+from seqmixer.training import Progress, epochs, read_log
+from seqmixer.training.log import Event, Means
+
+if TYPE_CHECKING:  # an extra: loaded by the functions that need it
+    from optuna import Trial
+    from optuna.trial import FrozenTrial
+
+Objective = Callable[[Config, Path, Progress], float]  # a config, where its run folder goes, its watcher -> the score
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a trial."""
+
+    number: int
+    state: str  # complete, pruned, failed, running
+    score: float | None  # the best on the validation split; of a pruned trial, the best until then
+    values: Values
+    epochs: int
+    seconds: float  # of training and validation
+    reason: str | None  # why it failed
+
+
+Report = Callable[[Outcome], None]
+
+
+def run_search(search: Search, workers: int, report: Report, objective: Objective | None = None) -> None:
+    """Run what is left of a search, some trials at a time. Stopped, the same call goes on."""
+    open_search(search)
+    try:
+        for outcome in run_all(search, workers, objective or validation_score):
+            report(outcome)
+    except (KeyboardInterrupt, Interrupted):
+        message = f"stopped with {over(search)} of {search.trials} trials over; saved in {search.folder}"
+        raise Interrupted(message) from None
+
+
+def run_all(search: Search, workers: int, objective: Objective) -> Iterator[Outcome]:
+    """The outcomes of this process's trials, as they come."""
+    if workers == 1:
+        while (outcome := run_next(search, objective)) is not None:
+            yield outcome
+        return
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers, context, initializer=share_cores, initargs=(workers,)) as pool:
+        under_way = {pool.submit(run_next_in_pool, search, objective) for _ in range(workers)}
+        while under_way:
+            done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
+            for outcome in (future.result() for future in done):
+                if outcome is not None:
+                    under_way.add(pool.submit(run_next_in_pool, search, objective))
+                    yield outcome
+
+
+def share_cores(workers: int) -> None:
+    """In each process of a pool, once. A Ctrl-C is not for a process that waits: the pool ends it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    torch.set_num_threads(max(1, (os.cpu_count() or 1) // workers))
+
+
+def run_next_in_pool(search: Search, objective: Objective) -> Outcome | None:
+    """`run_next`, which a Ctrl-C reaches: the run saves and stops."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return run_next(search, objective)
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def run_next(search: Search, objective: Objective) -> Outcome | None:
+    """Claim a trial and run it. -> None when there is none left
+
+    A run that diverges, settings that clash and a model too large for the memory are what a search finds out: the trial
+    failed. Any other error would be the next trial's too: it stops the search, and the trial waits to be taken up.
+    """
+    from optuna import TrialPruned
+    from optuna.trial import TrialState
+
+    with claim(search) as claimed:
+        if claimed is None:
+            return None
+        study, number = load_study(search), claimed.trial.number
+        try:
+            study.tell(number, score_of(search, claimed, objective))
+        except TrialPruned:
+            study.tell(number, state=TrialState.PRUNED)
+        except (ConfigError, Diverged, torch.OutOfMemoryError) as error:
+            claimed.trial.set_user_attr("reason", str(error).splitlines()[0])
+            study.tell(number, state=TrialState.FAIL)
+        return outcome(search, load_study(search).get_trials(deepcopy=False)[number])
+
+
+def score_of(search: Search, claimed: Claim, objective: Objective) -> float:
+    values = changed(search.config, claimed.values) | {"name": trial_name(claimed.trial.number)}
+    config = Config.parse(values, trial_name(claimed.trial.number))
+    reported = load_study(search).get_trials(deepcopy=False)[claimed.trial.number].intermediate_values
+    return objective(config, search.folder, Watch(claimed.trial, dict(reported)))
+
+
+def validation_score(config: Config, folder: Path, progress: Progress) -> float:
+    """Train a run to its end. -> the validation score of its best model"""
+    run = train(config, folder, progress)
+    return float(json.loads((run.folder / "scores.json").read_text())["valid"])
+
+
+class Watch:
+    """Tells a search how a trial does after each epoch, and stops one that does badly."""
+
+    def __init__(self, trial: "Trial", reported: dict[int, float]) -> None:
+        self.trial = trial
+        self.reported = reported  # best validation score so far, by epoch; also those before a stop
+
+    def note(self, line: str) -> None: ...
+
+    def epoch(self, epoch: int, epochs: int, stage: str, batch: int, total: int) -> None: ...
+
+    def batch(self, means: Means) -> None: ...
+
+    def closed(self, event: Event) -> None:
+        from optuna import TrialPruned
+
+        (score,) = (value for name, value in event["valid"].items() if name != "perplexity")
+        epoch = event["epoch"]
+        if epoch not in self.reported:  # a run that goes on may do again what it did not save
+            self.reported[epoch] = max([score, *self.reported.values()])
+            self.trial.report(self.reported[epoch], epoch)
+        if self.trial.should_prune():
+            raise TrialPruned
+
+    def stop(self) -> None: ...
+
+
+def over(search: Search) -> int:
+    """How many trials are over, whoever ran them."""
+    return sum(trial.state.is_finished() for trial in load_study(search).get_trials(deepcopy=False))
+
+
+def outcomes(search: Search) -> list[Outcome]:
+    """All trials so far, whoever ran them."""
+    return [outcome(search, trial) for trial in load_study(search).get_trials(deepcopy=False)]
+
+
+def outcome(search: Search, trial: "FrozenTrial") -> Outcome:
+    events = epochs(read_log(search.folder / trial_name(trial.number)))
+    state = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}.get(trial.state.name, "running")
+    return Outcome(
+        trial.number,
+        state,
+        trial.value,
+        dict(trial.params),
+        len(events),
+        round(sum(sum(event["seconds"].values()) for event in events), 1),
+        trial.user_attrs.get("reason"),
+    )
