@@ -178,8 +178,9 @@ class TrainingConfig(Section):
     """Learning rate of the expected-reward regressor, which has an Adam of its own."""
     start: str | None = None
     """The folder of a run whose best model this one starts from."""
-    save_minutes: float = Field(10.0, gt=0)
-    """A checkpoint is written after every epoch, and after so many minutes within one."""
+    save_minutes: float = Field(0.5, gt=0)
+    """A checkpoint is written after so many minutes, or after twenty times as long as writing one takes; also after the
+    first epoch, at the end, and when the run is stopped."""
     keep: int = Field(1, ge=1)
     """How many checkpoints before the last are kept."""
     threads: int | None = Field(None, ge=1)

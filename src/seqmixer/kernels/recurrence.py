@@ -83,8 +83,7 @@ class _Recurrence(torch.autograd.Function):
                 query = h
                 if Q is not None:
                     query = queries[t]
-                    for part, W in _parts(h, m, Q):
-                        query.addmm_(part, W.t())
+                    step.query(h, m, Q, query)
                 step.attend(query, z, values, real, alphas[t], contexts[t])
             step.cell(gates[t], h, m, _at(contexts, t), U, C, activations[t], hs[t], _at(ms, t))
             h, m = hs[t], _at(ms, t)
@@ -116,8 +115,7 @@ class _Recurrence(torch.autograd.Function):
             if z is not None:
                 step.attend_backward(dc[t], contexts[t], alphas[t], z, values, dscores[t], dq[t])
                 if Q is not None:
-                    for part, W in _parts(dh, dm, Q):
-                        part[t].addmm_(dq[t], W)
+                    step.query_backward(dq[t], Q, dh[t], _at(dm, t))
         before = hs[:-1].flatten(0, 1)  # (T B, H)
         flat = dgates.flatten(0, 1)  # (T B, G H)
         dU = flat.t() @ before
@@ -140,9 +138,3 @@ def _from(first: Any, after: Any) -> Any:
 
 def _at(tensor: Any, t: int) -> Any:
     return None if tensor is None else tensor[t]
-
-
-def _parts(h: Tensor, m: Tensor | None, Q: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """The parts of the state, each with its columns of Q."""
-    H = h.shape[-1]
-    return [(h, Q)] if m is None else [(h, Q[:, :H]), (m, Q[:, H:])]

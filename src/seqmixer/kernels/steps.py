@@ -1,12 +1,24 @@
 """One step of a recurrent layer, forward and backward, in plain torch. Results are written where the caller says.
 
-`triton_steps` has the same four functions. What only an LSTM has (m, dm) or only attention (c, C, dc) may be None.
+`triton_steps` has the same functions. What only an LSTM has (m, dm) or only attention (c, C, dc) may be None.
 """
 
 from typing import Any
 
 import torch
 from torch import Tensor
+
+
+def query(h: Tensor, m: Any, Q: Tensor, q: Tensor) -> None:
+    """The released query: adds Q [h; m] to q (B, H), which holds x."""
+    for part, columns in zip((h, m), Q.split(h.shape[1], 1), strict=False):
+        q.addmm_(part, columns.t())
+
+
+def query_backward(dq: Tensor, Q: Tensor, dh: Tensor, dm: Any) -> None:
+    """Adds the gradients of the state that was asked with to dh and dm (B, H)."""
+    for part, columns in zip((dh, dm), Q.split(dh.shape[1], 1), strict=False):
+        part.addmm_(dq, columns)
 
 
 def attend(query: Tensor, z: Tensor, values: Tensor, real: Tensor, alpha: Tensor, c: Tensor) -> None:

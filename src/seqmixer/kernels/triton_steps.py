@@ -1,4 +1,4 @@
-"""One step of a recurrent layer, forward and backward, as two Triton programs each; `steps` is the same in plain torch.
+"""One step of a recurrent layer, forward and backward, in few Triton programs; `steps` is the same in plain torch.
 
 A step of a small layer is bound by the number of programs it launches, not by arithmetic: everything between two
 barriers of the computation is one program. The rows of a batch are independent, and so are slices of the hidden state:
@@ -172,10 +172,10 @@ def _gates_backward(
 
 @triton.jit
 def _state_backward(
-    dgates, U, C, dh, dc, B, U_stride, C_stride, H: tl.constexpr, G: tl.constexpr,
+    dgates, U, C, dh, dc, B, U_stride, C_stride, H: tl.constexpr, G: tl.constexpr, ADD: tl.constexpr,
     ROWS: tl.constexpr, SLICE: tl.constexpr, DEPTH: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """dh = dgates U and dc += dgates C: the first programs own columns of U, the others of C."""
+    """dh = dgates U, or dh += with ADD, and dc += dgates C: the first programs own columns of U, the others of C."""
     rows = (tl.program_id(0) * ROWS + tl.arange(0, ROWS)).to(tl.int64)
     there = rows < B
     slices: tl.constexpr = (H + SLICE - 1) // SLICE
@@ -195,10 +195,50 @@ def _state_backward(
         )
         total = tl.dot(left, right, total, input_precision=PRECISION)
     state = rows[:, None] * H + columns[None, :]
-    if context:
-        tl.store(dc + state, total + tl.load(dc + state, mask=inside, other=0.0), mask=inside)
-    else:
-        tl.store(dh + state, total, mask=inside)
+    target = dc if context else dh
+    if ADD or context:
+        total += tl.load(target + state, mask=inside, other=0.0)
+    tl.store(target + state, total, mask=inside)
+
+
+@triton.jit
+def _query(
+    h, m, Q, q, B, h_stride, m_stride, H: tl.constexpr, LSTM: tl.constexpr,
+    ROWS: tl.constexpr, SLICE: tl.constexpr, DEPTH: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    rows = (tl.program_id(0) * ROWS + tl.arange(0, ROWS)).to(tl.int64)
+    there = rows < B
+    units = tl.program_id(1) * SLICE + tl.arange(0, SLICE)
+    inside = there[:, None] & (units < H)[None, :]
+    safe = tl.minimum(units, H - 1)
+    at = rows[:, None] * H + units[None, :]
+    Q_stride: tl.constexpr = 2 * H if LSTM else H
+    total = tl.load(q + at, mask=inside, other=0.0)
+    total = _product(total, h, h_stride, Q, Q_stride, rows, there, safe, H, DEPTH, PRECISION)
+    if LSTM:
+        total = _product(total, m, m_stride, Q + H, Q_stride, rows, there, safe, H, DEPTH, PRECISION)
+    tl.store(q + at, total, mask=inside)
+
+
+def query(h: Tensor, m: Tensor | None, Q: Tensor, q: Tensor) -> None:
+    """The released query: adds Q [h; m] to q (B, H), which holds x."""
+    B, H = h.shape
+    rows = _rows(B)
+    _query[(triton.cdiv(B, rows), triton.cdiv(H, SLICE))](
+        h, h if m is None else m, Q, q, B, h.stride(0), 0 if m is None else m.stride(0), H, m is not None,
+        rows, SLICE, DEPTH, dot_precision(),
+    )  # fmt: skip
+
+
+def query_backward(dq: Tensor, Q: Tensor, dh: Tensor, dm: Tensor | None) -> None:
+    """Adds the gradients of the state that was asked with to dh and dm (B, H)."""
+    B, H = dq.shape
+    rows = _rows(B)
+    columns = triton.cdiv(H, SLICE) * (1 if dm is None else 2)
+    _state_backward[(triton.cdiv(B, rows), columns)](
+        dq, Q, Q if dm is None else Q[:, H:], dh, dh if dm is None else dm, B, Q.stride(0), Q.stride(0),
+        H, 1, True, rows, SLICE, DEPTH, dot_precision(),
+    )  # fmt: skip
 
 
 def attend(query: Tensor, z: Tensor, values: Tensor, real: Tensor, alpha: Tensor, c: Tensor) -> None:
@@ -262,7 +302,7 @@ def cell_backward(
     columns = triton.cdiv(H, SLICE) * (1 if dc is None else 2)
     _state_backward[(triton.cdiv(B, rows), columns)](
         dgates, U, U if C is None else C, dh, dh if dc is None else dc, B, U.stride(0),
-        0 if C is None else C.stride(0), H, G, rows, SLICE, 2 * DEPTH, dot_precision(), num_stages=4,
+        0 if C is None else C.stride(0), H, G, False, rows, SLICE, 2 * DEPTH, dot_precision(), num_stages=4,
     )  # fmt: skip
 
 

@@ -22,6 +22,7 @@ from seqmixer.training.signals import Interrupt
 from seqmixer.training.step import Step
 from seqmixer.types import SequenceModel
 
+SHARE = 1 / 20  # of the time, at most, goes into writing checkpoints
 LOOK = 50  # batches between looks for bad numbers on an accelerator: each look waits for it
 SEPARATOR = "|"  # of the names of metrics in a checkpoint
 
@@ -68,7 +69,8 @@ class Training:
         self.step = Step(self.model, self.algorithm, self.settings, self.clock, self.progress.note)
         self.means = self.step.means
         self.position = Position(rate=self.settings.lr)
-        self.saved = time.monotonic()
+        self.saved, self.saving = time.monotonic(), 0.0  # when a checkpoint was written, and how long it took
+        self.best: dict[str, torch.Tensor] | None = None  # weights that are not on the disk yet
 
     def run(self) -> Position:
         """Train to the end and leave the model with its best weights.
@@ -117,7 +119,7 @@ class Training:
                 if self.device.type == "cpu" or position.batch % LOOK == 0:
                     self.require_finite()
                 self.progress.batch(self.means)
-                if interrupt.asked or time.monotonic() - self.saved > 60 * self.settings.save_minutes:
+                if interrupt.asked or self.due:
                     self.save()
                 if interrupt.asked:
                     raise interrupt.error(self.out, position.epoch + 1, position.batch, total)
@@ -145,7 +147,7 @@ class Training:
         better = (valid.score, -ppl) > (position.best, -position.best_perplexity)
         if better:
             position.best, position.best_perplexity, position.best_epoch = valid.score, ppl, position.epoch
-            checkpoint.save(self.out / "best", self.model.state_dict(), {"epoch": position.epoch, "score": valid.score})
+            self.best = {name: weight.clone() for name, weight in self.model.state_dict().items()}
         train = self.means.values()
         event: Event = {
             "event": "epoch",
@@ -165,7 +167,8 @@ class Training:
         self.decay(math.log(ppl))
         self.means.clear()
         self.clock.seconds.clear()
-        self.save()
+        if self.due or self.finished or position.epoch == 1:
+            self.save()
 
     def decay(self, entropy: float) -> None:
         """The released rule for SGD; with training.decay = 1 the rate stays."""
@@ -192,8 +195,15 @@ class Training:
                 "training.clip"
             )
 
+    @property
+    def due(self) -> bool:
+        """Whether it is time for a checkpoint."""
+        return time.monotonic() - self.saved > max(60 * self.settings.save_minutes, self.saving / SHARE)
+
     def save(self) -> None:
-        """The checkpoint `last`: all that the rest of the run depends on."""
+        """The best model, if there is a new one, and the checkpoint `last`: all that the rest of the run depends on."""
+        began = time.monotonic()
+        self.save_best()
         self.position.seconds = dict(self.clock.seconds)
         tensors = {
             **checkpoint.prefixed("model", self.model.state_dict()),
@@ -206,6 +216,13 @@ class Training:
             tensors |= checkpoint.prefixed("own", checkpoint.optimizer_tensors(self.step.own_optimizer))
         checkpoint.save(self.out / "last", tensors, asdict(self.position), keep=self.settings.keep)
         self.saved = time.monotonic()
+        self.saving = self.saved - began
+
+    def save_best(self) -> None:
+        if self.best is not None:
+            state = {"epoch": self.position.best_epoch, "score": self.position.best}
+            checkpoint.save(self.out / "best", self.best, state)
+            self.best = None
 
     def resume(self) -> None:
         folder = self.out / "last"
@@ -225,6 +242,7 @@ class Training:
         restore_random(checkpoint.under("random", tensors), self.device)
 
     def load_best(self) -> None:
+        self.save_best()
         folder = self.out / "best"
         checkpoint.load_weights(self.model, checkpoint.load(folder)[0], folder)
 
