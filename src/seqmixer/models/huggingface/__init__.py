@@ -1,17 +1,18 @@
 """Models of the transformers library behind the contract of seqmixer. They need the extra: pip install seqmixer[hf]."""
 
-from seqmixer.models.huggingface.adapter import Adapter
+from seqmixer.models.huggingface.adapter import Adapter, positions_of
 from seqmixer.models.huggingface.decoder import Decoder
 from seqmixer.models.huggingface.encoder_decoder import EncoderDecoder
-from seqmixer.models.huggingface.loading import Pretrained, is_encoder_decoder, load, positions, save
+from seqmixer.models.huggingface.loading import Pretrained, load, read_config, save, save_config
 
 __all__ = [
     "Adapter",
     "Decoder",
     "EncoderDecoder",
     "Pretrained",
-    "is_encoder_decoder",
     "load",
-    "positions",
+    "positions_of",
+    "read_config",
     "save",
+    "save_config",
 ]

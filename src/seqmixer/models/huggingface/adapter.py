@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from seqmixer.errors import ConfigError
+from seqmixer.errors import ConfigError, DataError
 from seqmixer.models.output import NEVER, not_written
 from seqmixer.types import BOS, EOS, UNK, SequenceModel
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+    from transformers import PretrainedConfig, PreTrainedModel
 
 BIAS = "final_logits_bias"  # the buffer that BART, Marian and their like add to their logits
 
@@ -28,17 +28,17 @@ class Adapter(SequenceModel):
     ids: Tensor
     never: Tensor
 
-    def __init__(self, network: "PreTrainedModel", ids: Sequence[int], begin: int, bfloat16: bool) -> None:
+    def __init__(self, network: "PreTrainedModel", ids: Sequence[int], begin: int, dtype: torch.dtype) -> None:
         """
         Args:
             network: with its language-model head.
             ids: the network's id of each word of seqmixer, (V,).
             begin: the network's id of BOS.
-            bfloat16: compute in this type; the weights stay what they are.
+            dtype: compute in bfloat16 if this is it; the weights stay what they are.
         """
         super().__init__()
         self.network = network
-        self.bfloat16 = bfloat16
+        self.dtype = dtype
         self.features: int = self.output.weight.shape[1]  # H, the size of what `step` returns as h
         own = torch.tensor([*ids[:BOS], begin, *ids[BOS + 1 :]])  # (V,)
         require_rows(network, own)
@@ -76,8 +76,8 @@ class Adapter(SequenceModel):
                 return scale
         kind = self.network.config.model_type
         raise ConfigError(
-            f"model.path: a {kind} model makes its logits otherwise than M_o h + bias; seqmixer cannot use it. T5, BART, "
-            "Marian, NLLB, GPT-2, Llama and their like work"
+            f"model.path: a {kind} model makes its logits otherwise than M_o h + bias; seqmixer cannot use it. T5, "
+            "BART, Marian, NLLB, GPT-2, Llama and their like work"
         )
 
     def scores(self, h: Tensor) -> Tensor:
@@ -93,7 +93,14 @@ class Adapter(SequenceModel):
         return self.scores(h * self.scale)[..., self.ids] + self.never  # (..., H) -> (..., V)
 
     def computing(self, like: Tensor) -> torch.autocast:
-        return torch.autocast(like.device.type, dtype=torch.bfloat16, enabled=self.bfloat16)
+        return torch.autocast(like.device.type, dtype=torch.bfloat16, enabled=self.dtype == torch.bfloat16)
+
+    def require_positions(self, count: int) -> None:
+        limit = positions_of(self.network.config)
+        if limit is not None and count > limit:
+            raise DataError(
+                f"{count} tokens, but the model has positions for {limit}; crop the sources with data.source_length"
+            )
 
     def require_cache(self) -> None:
         """Layers that are computed again in the backward pass keep no keys and values, so that a step has no past."""
@@ -109,6 +116,12 @@ def wide(x: Tensor) -> Tensor:
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
+def positions_of(config: "PretrainedConfig") -> int | None:
+    """The longest sequence that a network has positions for; None where it is not limited."""
+    name = config.attribute_map.get("max_position_embeddings", "max_position_embeddings")
+    return config.to_dict().get(name)
+
+
 def require_rows(network: "PreTrainedModel", ids: Tensor) -> None:
     rows = network.get_input_embeddings().weight.shape[0]
     if int(ids.max()) >= rows:
@@ -121,7 +134,9 @@ def require_rows(network: "PreTrainedModel", ids: Tensor) -> None:
 def twins(module: nn.Module) -> Mapping[str, str]:
     """Names of tied weights, each with the first name of the same weight."""
     first: dict[int, str] = {}
-    names = [(name, first.setdefault(id(weight), name)) for name, weight in module.named_parameters(remove_duplicate=False)]
+    names = [
+        (name, first.setdefault(id(weight), name)) for name, weight in module.named_parameters(remove_duplicate=False)
+    ]
     return {name: kept for name, kept in names if name != kept}
 
 

@@ -22,8 +22,8 @@ class Decoder(Adapter):
     the cached words are no padding, and their keys and values in every layer.
     """
 
-    def __init__(self, network: "PreTrainedModel", ids: Sequence[int], bfloat16: bool = False) -> None:
-        super().__init__(network, ids, ids[BOS], bfloat16)
+    def __init__(self, network: "PreTrainedModel", ids: Sequence[int], dtype: torch.dtype = torch.float32) -> None:
+        super().__init__(network, ids, ids[BOS], dtype)
 
     def example(self) -> tuple[Tensor, Tensor]:
         words = self.ids.new_tensor([[3, 2, 0]])  # (1, 3) any words do
@@ -34,6 +34,7 @@ class Decoder(Adapter):
     def encode(self, source: Tensor) -> Context:
         if source.shape[1] == 0:
             source = source.new_full((len(source), 1), BOS)  # something must stand before the first word
+        self.require_positions(source.shape[1])
         prompt = left_padded(source)  # (B, N)
         return prompt, prompt != PAD
 

@@ -21,8 +21,8 @@ class EncoderDecoder(Adapter):
     A state is the keys and values of every layer, of the words so far and of the memory; empty before the first word.
     """
 
-    def __init__(self, network: "PreTrainedModel", ids: Sequence[int], bfloat16: bool = False) -> None:
-        super().__init__(network, ids, require_start(network), bfloat16)
+    def __init__(self, network: "PreTrainedModel", ids: Sequence[int], dtype: torch.dtype = torch.float32) -> None:
+        super().__init__(network, ids, require_start(network), dtype)
 
     def example(self) -> tuple[Tensor, Tensor]:
         words = self.ids[None, :3]  # (1, 3) any words do
@@ -35,6 +35,7 @@ class EncoderDecoder(Adapter):
             raise ConfigError(
                 "an encoder-decoder reads a source, but the data has none (data.source = false); use a decoder"
             )
+        self.require_positions(source.shape[1])
         real = source != PAD  # (B, N)
         with self.computing(source):
             encoded = self.network.get_encoder()(input_ids=self.ids[source], attention_mask=real.long())

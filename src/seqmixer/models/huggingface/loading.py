@@ -1,6 +1,5 @@
-"""Networks of transformers from a folder or the hub, and back into a folder. Only safetensors, and never foreign code."""
+"""Networks of transformers from a folder or the hub, and back into a folder: only safetensors, no foreign code."""
 
-import copy
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,7 +28,7 @@ class Pretrained:
 
 
 def load(
-    pretrained: Pretrained, *, lora_rank: int = 0, checkpointing: bool = False, bfloat16: bool = False
+    pretrained: Pretrained, *, lora_rank: int = 0, checkpointing: bool = False, dtype: torch.dtype = torch.float32
 ) -> EncoderDecoder | Decoder:
     """A model that every algorithm can train.
 
@@ -37,7 +36,7 @@ def load(
         pretrained: what to read.
         lora_rank: train low-rank additions to every linear layer (LoRA) and nothing else; 0 trains all weights.
         checkpointing: compute layers again in the backward pass instead of keeping their activations.
-        bfloat16: compute in this type; weights and updates stay in single precision.
+        dtype: float32, or bfloat16 to compute in; weights and updates stay in single precision.
     """
     config = read_config(pretrained.path)
     network = read_network(pretrained, config)
@@ -46,25 +45,19 @@ def load(
     if lora_rank:
         network = with_lora(network, lora_rank)
     if config.is_encoder_decoder:
-        return EncoderDecoder(network, pretrained.ids, bfloat16)
-    return Decoder(network, pretrained.ids, bfloat16)
+        return EncoderDecoder(network, pretrained.ids, dtype)
+    return Decoder(network, pretrained.ids, dtype)
 
 
 def save(model: Adapter, folder: Path, lora: bool) -> None:
-    """Write the network so that transformers loads it by itself; what LoRA learnt is merged into the weights."""
-    network = copy.deepcopy(model.network).merge_and_unload() if lora else model.network
+    """Write the network so that transformers loads it by itself; what LoRA learnt is merged into its weights for good."""
+    network = model.network.merge_and_unload() if lora else model.network
     network.save_pretrained(folder)
 
 
-def is_encoder_decoder(path: str) -> bool:
-    return bool(read_config(path).is_encoder_decoder)
-
-
-def positions(path: str) -> int | None:
-    """The longest sequence that a network has positions for; None where it is not limited."""
-    config = read_config(path)
-    name = config.attribute_map.get("max_position_embeddings", "max_position_embeddings")
-    return config.to_dict().get(name)
+def save_config(path: str, folder: Path) -> None:
+    """Copy what the network at `path` is, without its weights."""
+    read_config(path).save_pretrained(folder)
 
 
 def read_config(path: str) -> "PretrainedConfig":
