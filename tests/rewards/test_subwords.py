@@ -19,6 +19,7 @@ SPECIALS = ["<pad>", "<s>", "</s>", "<unk>"]
 PIECES = {
     Style.BPE: [*SPECIALS, "a", "b", "ab", "bab", "a@@", "b@@", "ab@@", "ba@@", "@@", "abababab@@"],
     Style.SENTENCEPIECE: [*SPECIALS, "▁a", "▁b", "▁ab", "a", "b", "ab", "ba", "▁", "▁▁▁", "abababab"],
+    Style.BYTES: [*SPECIALS, "Ġa", "Ġb", "Ġab", "a", "b", "ab", "ba", "Ġ", "ĠĠĠ", "abababab"],
 }
 MERGES = {style: Merges.of(pieces, style) for style, pieces in PIECES.items()}
 WIDTH = 12
@@ -30,7 +31,7 @@ def text(sentence, style):
     pieces = [PIECES[style][i] for i in sentence]
     if style is Style.BPE:
         return re.sub("(@@ )|(@@ ?$)", "", " ".join(pieces))
-    return "".join(pieces).replace("▁", " ").strip()
+    return "".join(pieces).replace(style.value, " ").strip()
 
 
 def sentence(smallest=4):

@@ -50,7 +50,7 @@ def load(
 
 
 def save(model: Adapter, folder: Path, lora: bool) -> None:
-    """Write the network so that transformers loads it by itself; what LoRA learnt is merged into its weights for good."""
+    """Write the network so that transformers loads it by itself; LoRA is merged into its weights for good."""
     network = model.network.merge_and_unload() if lora else model.network
     network.save_pretrained(folder)
 
