@@ -227,8 +227,8 @@ class EvaluationConfig(Section):
     """What picks the best model and is reported: bleu rouge1 rouge1_f rouge2 rouge2_f rouge_l chrf cider edit exact
     length bleu_mean."""
     unit: Literal["words", "pieces"] = "words"
-    """What rewards and scores count. Where the vocabulary marks pieces of words (BPE's @@, sentencepiece's ▁, byte-level Ġ), they are
-    merged into words first, or counted as they are."""
+    """What rewards and scores count. Where the vocabulary marks pieces of words (BPE's @@, sentencepiece's ▁,
+    byte-level BPE's Ġ), they are merged into words first, or counted as they are."""
     batch_size: int = Field(256, ge=1)
     """Sentences decoded together."""
 

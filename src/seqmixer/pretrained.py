@@ -4,11 +4,13 @@ PATH is a folder or a name of the hub. RUN/pretrained/ has the network's config 
 and its trained weights at the end: it is a folder that transformers opens by itself.
 """
 
+import json
 import os
 import shutil
 from pathlib import Path
 
 import torch
+from torch import nn
 
 from seqmixer.config import Config, ModelConfig
 from seqmixer.data import Task, Vocabs, Vocabulary, read_tokenizer, token_ids, tokenizer_vocabs
@@ -17,7 +19,7 @@ from seqmixer.models import huggingface
 from seqmixer.models.huggingface import Decoder, EncoderDecoder, Pretrained
 from seqmixer.training import checkpoint
 
-FOLDER = "pretrained"
+FOLDER, TIED = "pretrained", "tied.json"
 
 
 def vocabs(config: Config, run: Path | None = None) -> Vocabs | None:
@@ -37,12 +39,15 @@ def vocabs(config: Config, run: Path | None = None) -> Vocabs | None:
 def model(config: ModelConfig, run: Path | None = None) -> EncoderDecoder | Decoder:
     """The model that a run begins with; or the shape of the one it keeps, for weights of a checkpoint."""
     path = place(config, run)
-    return huggingface.load(
+    made = huggingface.load(
         Pretrained(path, token_ids(read_tokenizer(path), path), weights=run is None),
         lora_rank=config.lora_rank,
         checkpointing=config.checkpointing,
         dtype=torch.bfloat16 if config.dtype == "bfloat16" else torch.float32,
     )
+    if run is not None:
+        huggingface.untie(made, json.loads((run / FOLDER / TIED).read_text()))
+    return made
 
 
 def place(config: ModelConfig, run: Path | None) -> str:
@@ -61,12 +66,16 @@ def require_positions(path: str, task: Task) -> None:
         )
 
 
-def keep(path: str, vocab: Vocabulary, run: Path) -> None:
-    """Put into the run folder what is needed to open it: the network's config and the tokenizer."""
+def keep(path: str, model: nn.Module, vocab: Vocabulary, run: Path) -> None:
+    """Put into the run folder what is needed to open it: the network's config, the tokenizer, which weights are one.
+
+    The last is not in the config: transformers ties or not by what it finds in the file of the weights.
+    """
     if not (run / FOLDER).is_dir():
         new = fresh(run)
         huggingface.save_config(path, new)
         vocab.save(new)
+        (new / TIED).write_text(json.dumps(sorted(huggingface.twins(model))))
         os.rename(new, run / FOLDER)
 
 

@@ -99,6 +99,8 @@ def train_alone(config: Config, folder: Path, progress: Progress) -> Run:
     if algorithm.reward is not None:
         try_out(algorithm.reward, task)
     write_identity(folder, config, task, dimensions)
+    if config.model.path:
+        pretrained.keep(config.model.path, model, task.target_vocab, folder)
     for line in description(config, task, model, algorithm, epochs):
         progress.note(line)
     Training(
@@ -236,8 +238,7 @@ def write_identity(folder: Path, config: Config, task: Task, dimensions: Dimensi
     description = {"dimensions": asdict(dimensions), "fingerprints": fingerprints(task)}
     (folder / "task.json").write_text(json.dumps(description, indent=1))
     if config.model.path:
-        pretrained.keep(config.model.path, task.target_vocab, folder)
-        return
+        return  # the tokenizer has them
     if task.source_vocab:
         task.source_vocab.save(folder / "source.vocab")
     task.target_vocab.save(folder / "target.vocab")

@@ -121,7 +121,7 @@ def test_a_word_with_an_unknown_piece_is_unknown(examples, style):
         joined = (
             re.sub("(@@ )|(@@ ?$)", "", " ".join(pieces))
             if style is Style.BPE
-            else "".join(pieces).replace("▁", " ").strip()
+            else "".join(pieces).replace(style.value, " ").strip()
         )
         expected = ["?" in word for word in joined.split()]
         assert [i == UNK for i in ids[: len(expected)]] == expected

@@ -1,7 +1,7 @@
 """What encoder-decoders and decoders of transformers have in common: word ids, embeddings, outputs, tied weights."""
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -40,6 +40,7 @@ class Adapter(SequenceModel):
         self.network = network
         self.dtype = dtype
         self.features: int = self.output.weight.shape[1]  # H, the size of what `step` returns as h
+        self.bias = next((name for name, _ in network.named_buffers() if name.endswith(BIAS)), None)
         own = torch.tensor([*ids[:BOS], begin, *ids[BOS + 1 :]])  # (V,)
         require_rows(network, own)
         never = not_written(len(own))
@@ -84,7 +85,7 @@ class Adapter(SequenceModel):
         """The network's own logits, in its own order, in single precision or better."""
         with self.computing(h):
             o = wide(self.output(h.to(self.output.weight.dtype)))
-        return o + self.network.get_buffer(BIAS) if BIAS in dict(self.network.named_buffers(recurse=False)) else o
+        return o if self.bias is None else o + self.network.get_buffer(self.bias)
 
     def embed(self, words: Tensor) -> Tensor:
         return self.network.get_decoder().get_input_embeddings()(self.ids[words])
@@ -140,6 +141,14 @@ def twins(module: nn.Module) -> Mapping[str, str]:
     return {name: kept for name, kept in names if name != kept}
 
 
+def untie(module: nn.Module, tied: Collection[str]) -> None:
+    """Give every tied weight that is not in `tied` a copy of its own."""
+    for name in twins(module).keys() - set(tied):
+        owner, _, leaf = name.rpartition(".")
+        weight = module.get_parameter(name)
+        module.get_submodule(owner).register_parameter(leaf, nn.Parameter(weight.detach().clone()))
+
+
 def without_twins(module: nn.Module, state: dict[str, Any], prefix: str, metadata: Any) -> None:
     """Save tied weights once."""
     for name in twins(module):
@@ -148,4 +157,6 @@ def without_twins(module: nn.Module, state: dict[str, Any], prefix: str, metadat
 
 def with_twins(module: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None:
     """Load tied weights by all their names."""
-    state |= {prefix + name: state[prefix + kept] for name, kept in twins(module).items() if prefix + kept in state}
+    for name, kept in twins(module).items():
+        if prefix + kept in state:
+            state[prefix + name] = state[prefix + kept]

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from seqmixer.models.huggingface.adapter import Adapter, wide
 from seqmixer.models.huggingface.caches import as_cache, as_layers
-from seqmixer.types import BOS, PAD, Context, State
+from seqmixer.types import BOS, EOS, PAD, Context, State
 
 if TYPE_CHECKING:
     from transformers import DynamicCache, PreTrainedModel
@@ -26,7 +26,7 @@ class Decoder(Adapter):
         super().__init__(network, ids, ids[BOS], dtype)
 
     def example(self) -> tuple[Tensor, Tensor]:
-        words = self.ids.new_tensor([[3, 2, 0]])  # (1, 3) any words do
+        words = self.ids.new_tensor([[BOS, EOS, EOS]])  # any words do
         real = torch.ones_like(words, dtype=torch.bool)
         own = self.network(input_ids=self.ids[words], attention_mask=real.long())
         return self.decode(self.embed(words), real, None), own.logits

@@ -9,7 +9,7 @@ from torch import Tensor
 from seqmixer.errors import ConfigError
 from seqmixer.models.huggingface.adapter import Adapter, wide
 from seqmixer.models.huggingface.caches import as_cache, as_layers
-from seqmixer.types import PAD, Context, State
+from seqmixer.types import BOS, EOS, PAD, Context, State
 
 if TYPE_CHECKING:
     from transformers import EncoderDecoderCache, PreTrainedModel
@@ -25,10 +25,9 @@ class EncoderDecoder(Adapter):
         super().__init__(network, ids, require_start(network), dtype)
 
     def example(self) -> tuple[Tensor, Tensor]:
-        words = self.ids[None, :3]  # (1, 3) any words do
-        h = self.decode(self.embed(words.new_tensor([[0, 1, 2]])), self.encode(words.new_tensor([[3, 2]])), None)
-        own = self.network(input_ids=self.ids[words.new_tensor([[3, 2]])], decoder_input_ids=words)
-        return h, own.logits
+        source, words = self.ids.new_tensor([[EOS]]), self.ids.new_tensor([[BOS, EOS, EOS]])  # any words do
+        own = self.network(input_ids=self.ids[source], decoder_input_ids=self.ids[words])
+        return self.unroll(words, self.encode(source)), own.logits
 
     def encode(self, source: Tensor) -> Context:
         if source.shape[1] == 0:
@@ -71,7 +70,7 @@ class EncoderDecoder(Adapter):
 
 
 def require_start(network: "PreTrainedModel") -> int:
-    start: int | None = network.config.decoder_start_token_id
+    start: int | None = network.config.to_dict().get("decoder_start_token_id")
     if start is None:
         raise ConfigError("model.path: config.json has no decoder_start_token_id, the token that decoding begins with")
     return start

@@ -52,7 +52,8 @@ def load(
 def save(model: Adapter, folder: Path, lora: bool) -> None:
     """Write the network so that transformers loads it by itself; LoRA is merged into its weights for good."""
     network = model.network.merge_and_unload() if lora else model.network
-    network.save_pretrained(folder)
+    with quiet():
+        network.save_pretrained(folder)
 
 
 def save_config(path: str, folder: Path) -> None:
@@ -107,7 +108,22 @@ def require_safetensors(folder: Path) -> None:
 def blaming(path: str) -> Iterator[None]:
     """What transformers says of a folder or a name, in one line."""
     try:
-        yield
+        with quiet():
+            yield
     except (OSError, ValueError, KeyError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ConfigError(f"model.path = {path!r} cannot be loaded: {reason}") from error
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """No progress bars of transformers: the run has one of its own."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
