@@ -38,7 +38,7 @@ class Adapter(SequenceModel):
         """
         super().__init__()
         self.network = network
-        self.dtype = dtype
+        self.dtype = torch.float32
         self.features: int = self.output.weight.shape[1]  # H, the size of what `step` returns as h
         self.bias = next((name for name, _ in network.named_buffers() if name.endswith(BIAS)), None)
         own = torch.tensor([*ids[:BOS], begin, *ids[BOS + 1 :]])  # (V,)
@@ -50,7 +50,9 @@ class Adapter(SequenceModel):
         self.register_buffer("never", never, persistent=False)
         self.register_state_dict_post_hook(without_twins)
         self.register_load_state_dict_pre_hook(with_twins)
+        self.eval()  # as transformers leaves what it loads
         self.scale = self.fitting_scale()
+        self.dtype = dtype
 
     @property
     def output(self) -> nn.Linear:
@@ -67,11 +69,8 @@ class Adapter(SequenceModel):
         Found by an example, because it is written in another place for each family, and because a network that does
         something else with its logits must not be trained on wrong ones.
         """
-        training = self.network.training
-        self.network.eval()
         with torch.no_grad():
             h, own = self.example()
-        self.network.train(training)
         for scale in (1.0, self.features**-0.5):
             if torch.allclose(self.scores(h * scale), own, rtol=1e-3, atol=1e-3 * float(own.abs().max())):
                 return scale
