@@ -61,8 +61,8 @@ def network(kind, vocab_size, hidden=8, ids=(0, 1, 3), layers=2, **settings):
         "bart": ("Bart", "ForConditionalGeneration", {**bart_like, "decoder_start_token_id": end, "forced_eos_token_id": None}),
         "marian": ("Marian", "MTModel", {**bart_like, "decoder_start_token_id": pad, "scale_embedding": True, "forced_eos_token_id": None}),
         "nllb": ("M2M100", "ForConditionalGeneration", {**bart_like, "decoder_start_token_id": end, "scale_embedding": True}),
-        "gpt2": ("GPT2", "LMHeadModel", {"n_embd": hidden, "n_layer": layers, "n_head": 2, "n_positions": 40, **ends}),
-        "llama": ("Llama", "ForCausalLM", {"hidden_size": hidden, "intermediate_size": 2 * hidden, "num_hidden_layers": layers, "num_attention_heads": 2, "num_key_value_heads": 1, "max_position_embeddings": 40, **ends}),
+        "gpt2": ("GPT2", "LMHeadModel", {"n_embd": hidden, "n_layer": layers, "n_head": 2, "n_positions": 120, **ends}),
+        "llama": ("Llama", "ForCausalLM", {"hidden_size": hidden, "intermediate_size": 2 * hidden, "num_hidden_layers": layers, "num_attention_heads": 2, "num_key_value_heads": 1, "max_position_embeddings": 120, **ends}),
     }  # fmt: skip
     name, suffix, shape = made[kind]
     config = getattr(transformers, f"{name}Config")(vocab_size=vocab_size, **{**shape, **settings})
@@ -81,11 +81,14 @@ def scrambled(net, spread=0.5):
 
 def saved(kind, folder, tokenizer=None, **settings):
     """A folder as `save_pretrained` leaves it."""
+    import transformers
+
     if tokenizer is None:
         tokenizer = byte_pieces() if kind == "gpt2" else sentencepieces(begins=kind == "llama", bos=kind == "bart")
     ids = tokenizer.pad_token_id, tokenizer.eos_token_id, tokenizer.bos_token_id
     torch.manual_seed(0)
     net = network(kind, len(tokenizer) + 3, ids=ids, **settings)  # three rows that no token uses
+    transformers.utils.logging.disable_progress_bar()
     net.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return str(folder)

@@ -52,6 +52,8 @@ class DataConfig(Section):
     """dataset: what the three splits are called there."""
     prefix: str = ""
     """Hugging Face: put before each source, such as "summarize: "."""
+    suffix: str = ""
+    """Hugging Face decoders: put between each source, which is the prompt, and its target, such as " TL;DR:"."""
     source_length: int | None = Field(None, ge=1)
     """Hugging Face: sources are cropped at so many tokens. Default: what the model has no positions for is refused."""
     length: int | None = Field(None, ge=2)

@@ -32,6 +32,7 @@ def vocabs(config: Config, run: Path | None = None) -> Vocabs | None:
         encoder=huggingface.read_config(path).is_encoder_decoder,
         source=config.data.source,
         prefix=config.data.prefix,
+        suffix=config.data.suffix,
         limit=config.data.source_length,
     )
 

@@ -3,10 +3,10 @@
 import itertools
 
 import pytest
-import tiny
 import torch
 from torch import nn
 
+import tiny
 from seqmixer.algorithms import E2E, LinearBaseline, Reinforce, Xent
 from seqmixer.data import token_ids
 from seqmixer.decoding import beam_search, free, generate, greedy, score, shift
@@ -57,7 +57,11 @@ def by_itself(model, source, words):
 
 def never_written(model):
     """The network's ids that are no word, and those of PAD and BOS where they have one of their own."""
-    written = set(model.ids[EOS:].tolist()) if model.ids[UNK] != model.ids[EOS] else {int(model.ids[EOS]), *model.ids[UNK + 1 :].tolist()}
+    written = (
+        set(model.ids[EOS:].tolist())
+        if model.ids[UNK] != model.ids[EOS]
+        else {int(model.ids[EOS]), *model.ids[UNK + 1 :].tolist()}
+    )
     return sorted(set(range(ROWS)) - written)
 
 
@@ -175,7 +179,9 @@ def test_what_is_computed_in_bfloat16_keeps_its_weights_and_gradients_in_single_
     torch.testing.assert_close(stepped(brief, shift(TARGET), brief.encode(SOURCE)), h, atol=0.1, rtol=0.1)
     for algorithm in (Xent(), E2E([2], k=3), Reinforce(lambda rollout: torch.ones(3), LinearBaseline(8))):
         algorithm(brief, BATCH, 0).value.backward()
-    assert {(p.dtype, p.grad.dtype) for p in brief.parameters() if p.grad is not None} == {(torch.float32, torch.float32)}
+    assert {(p.dtype, p.grad.dtype) for p in brief.parameters() if p.grad is not None} == {
+        (torch.float32, torch.float32)
+    }
 
 
 @pytest.mark.parametrize("kind", ["t5", "marian", "gpt2", "llama"])
@@ -185,7 +191,9 @@ def test_layers_computed_again_give_the_same_gradient(kind):
         Xent()(model, BATCH, 0).value.backward()
         return {name: p.grad for name, p in model.named_parameters()}
 
-    plain, again = ({"dropout_rate": 0.0} if kind == "t5" else {"dropout": 0.0} if kind == "marian" else {} for _ in "12")
+    plain, again = (
+        {"dropout_rate": 0.0} if kind == "t5" else {"dropout": 0.0} if kind == "marian" else {} for _ in "12"
+    )
     if kind == "gpt2":
         plain = again = {"embd_pdrop": 0.0, "resid_pdrop": 0.0, "attn_pdrop": 0.0}
     torch.manual_seed(1)
@@ -325,12 +333,12 @@ def test_a_model_whose_logits_are_made_in_another_way_is_refused():
     )
 
 
-@pytest.mark.parametrize("kind", ["bart", "gpt2"])
-def test_a_source_that_the_model_has_no_positions_for_is_refused(kind):
-    long = torch.full((1, 41), 5)
+@pytest.mark.parametrize(("kind", "positions"), [("bart", 40), ("gpt2", 120)])
+def test_a_source_that_the_model_has_no_positions_for_is_refused(kind, positions):
+    long = torch.full((1, positions + 1), 5)
 
     assert message(lambda: adapted(kind).encode(long)) == (
-        "41 tokens, but the model has positions for 40; crop the sources with data.source_length"
+        f"{positions + 1} tokens, but the model has positions for {positions}; crop the sources with data.source_length"
     )
 
 

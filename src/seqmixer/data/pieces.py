@@ -31,6 +31,7 @@ class Pieces(Vocabulary):
     tokenize: Tokenize  # what the tokenizer is asked for
     tidy: Callable[[list[int]], list[int]]  # what is done with the words of a sentence
     prefix: str = ""  # stands before each sentence
+    suffix: str = ""  # stands after each sentence, also after one that is cropped
     limit: int | None = None  # how many words a sentence may have, before it is cropped
 
     @cached_property
@@ -42,7 +43,8 @@ class Pieces(Vocabulary):
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
         own = self.own
         tokens = self.tokenize(self.tokenizer, [self.prefix + text for text in texts], self.limit) if texts else []
-        return [self.tidy([own[token] for token in row]) for row in tokens]
+        after = self.tokenizer(self.suffix, add_special_tokens=False).input_ids if self.suffix else []
+        return [[*self.tidy([own[token] for token in row]), *(own[token] for token in after)] for row in tokens]
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text up to the first EOS or PAD, put together by the tokenizer; one line with single spaces."""
@@ -79,7 +81,7 @@ def as_target(words: list[int]) -> list[int]:
 
 
 def tokenizer_vocabs(
-    path: str, *, encoder: bool, source: bool = True, prefix: str = "", limit: int | None = None
+    path: str, *, encoder: bool, source: bool = True, prefix: str = "", suffix: str = "", limit: int | None = None
 ) -> Vocabs:
     """The vocabularies of the sources and of the targets of a pretrained model.
 
@@ -88,12 +90,15 @@ def tokenizer_vocabs(
         encoder: whether the source is read by an encoder; else it is a prompt that the target goes on from.
         source: whether the data has a source.
         prefix: put before each source.
+        suffix: put after each prompt.
         limit: how many tokens a source may have, before the tokenizer crops it.
     """
+    if encoder and suffix:
+        raise ConfigError(f"data.suffix = {suffix!r} stands between a prompt and its target; {path!r} has an encoder")
     tokenizer = read_tokenizer(path)
     ids = token_ids(tokenizer, path)
     words = spelling(tokenizer, ids)
-    sources = Pieces(tokenizer, ids, words, source_tokens, as_source if encoder else as_prompt, prefix, limit)
+    sources = Pieces(tokenizer, ids, words, source_tokens, as_source if encoder else as_prompt, prefix, suffix, limit)
     targets = Pieces(tokenizer, ids, words, target_tokens if encoder else continuation_tokens, as_target)
     return sources if source else None, targets
 
@@ -108,7 +113,12 @@ def target_tokens(tokenizer: "PreTrainedTokenizerBase", texts: Sequence[str], li
 
 
 def continuation_tokens(tokenizer: "PreTrainedTokenizerBase", texts: Sequence[str], limit: int | None) -> Tokens:
-    """Text in the middle of a sequence: nothing is put around it."""
+    """Text that goes on from a prompt: nothing is put around it, and its first piece is one that begins a word.
+
+    Byte-level tokenizers have such pieces only after a space; others put one there by themselves.
+    """
+    if tokenizer.tokenize(" a")[0].startswith("Ġ"):
+        texts = [f" {text.lstrip()}" for text in texts]
     cut = limit is not None
     return tokenizer(texts, add_special_tokens=False, truncation=cut, max_length=limit, verbose=False).input_ids
 
