@@ -46,7 +46,12 @@ def byte_pieces(lines=LINES, size=300):
 
 
 def network(kind, vocab_size, hidden=8, ids=(0, 1, 3), layers=2, **settings):
-    """A random network. `ids` are those of padding, EOS and BOS."""
+    """A network with random weights. `ids` are those of padding, EOS and BOS."""
+    return scrambled(untrained(kind, vocab_size, hidden, ids, layers, **settings))
+
+
+def untrained(kind, vocab_size, hidden=8, ids=(0, 1, 3), layers=2, **settings):
+    """A network as transformers makes it."""
     import transformers
 
     pad, end, begin = ids
@@ -66,7 +71,7 @@ def network(kind, vocab_size, hidden=8, ids=(0, 1, 3), layers=2, **settings):
     }  # fmt: skip
     name, suffix, shape = made[kind]
     config = getattr(transformers, f"{name}Config")(vocab_size=vocab_size, **{**shape, **settings})
-    return scrambled(getattr(transformers, f"{name}{suffix}")(config))
+    return getattr(transformers, f"{name}{suffix}")(config)
 
 
 def scrambled(net, spread=0.5):
