@@ -1,7 +1,7 @@
 import pytest
-import tiny
 import torch
 
+import tiny
 from seqmixer.algorithms import LinearBaseline, Reinforce, Xent
 from seqmixer.config import TrainingConfig
 from seqmixer.data import recoded, tokenizer_vocabs, toy

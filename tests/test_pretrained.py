@@ -18,7 +18,7 @@ from seqmixer.build import build_reward, build_task
 from seqmixer.config import Config
 from seqmixer.data import toy
 from seqmixer.decoding import shift
-from seqmixer.errors import Interrupted
+from seqmixer.errors import Interrupted, RunError
 from seqmixer.models import huggingface
 from seqmixer.pretrained import vocabs
 from seqmixer.runs import load, train
@@ -71,6 +71,18 @@ def config(kind, lines, **settings):
         "evaluation": {"metric": "rouge_l"},
     }
     return Config.parse({**values, **settings})
+
+
+class Stopping(Silent):
+    """Ctrl-C after so many batches."""
+
+    def __init__(self, after):
+        self.left = after
+
+    def batch(self, means):
+        self.left -= 1
+        if self.left == 0:
+            os.kill(os.getpid(), signal.SIGINT)
 
 
 def test_t5_is_trained_from_a_folder_and_used_from_the_command_line(run, small, lines, monkeypatch):
@@ -153,6 +165,22 @@ def test_a_run_needs_the_first_model_no_more(small, lines):
     )
 
 
+def test_a_run_folder_that_lacks_something_is_named(small, lines):
+    settings = config("t5", lines)
+    with pytest.raises(Interrupted):
+        train(settings, progress=Stopping(after=1))
+
+    def says():
+        with pytest.raises(RunError) as caught:
+            train(settings)
+        return str(caught.value)
+
+    (small / "runs/run/pretrained/tied.json").write_text("[")
+    assert says() == "runs/run/pretrained/tied.json is missing or damaged; this is no complete run folder"
+    shutil.rmtree(small / "runs/run/pretrained")
+    assert says() == "runs/run: pretrained/ is missing; this is no complete run folder"
+
+
 def test_weights_that_the_file_holds_apart_stay_apart(small, lines):
     """As in T5 1.1 and flan-t5, which transformers would tie if it had only the config to go by."""
     settings = config("t5", lines, model={"lora_rank": 0})
@@ -169,18 +197,6 @@ def test_weights_that_the_file_holds_apart_stay_apart(small, lines):
     assert json.loads((run.folder / "pretrained/tied.json").read_text()) == [
         "network.decoder.embed_tokens.weight", "network.encoder.embed_tokens.weight",
     ]  # fmt: skip
-
-
-class Stopping(Silent):
-    """Ctrl-C after so many batches."""
-
-    def __init__(self, after):
-        self.left = after
-
-    def batch(self, means):
-        self.left -= 1
-        if self.left == 0:
-            os.kill(os.getpid(), signal.SIGINT)
 
 
 @pytest.mark.parametrize("kind", ["t5", "gpt2"])

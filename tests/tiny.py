@@ -14,6 +14,14 @@ LINES = [
 SPECIALS = ["<pad>", "</s>", "<unk>", "<s>", "<mask>"]  # ids 0, 1, 2, 3, 4
 NAMES = {"pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}
 
+NO_DROPOUT = {
+    "t5": {"dropout_rate": 0.0},
+    "bart": {"dropout": 0.0},
+    "marian": {"dropout": 0.0},
+    "gpt2": {"embd_pdrop": 0.0, "resid_pdrop": 0.0, "attn_pdrop": 0.0},
+    "llama": {},
+}
+
 
 def sentencepieces(lines=LINES, size=90, begins=False, bos=False):
     """As T5 (or Llama: `begins`) has it: pieces that begin a word are marked with ▁."""

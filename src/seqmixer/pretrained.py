@@ -14,7 +14,7 @@ from torch import nn
 
 from seqmixer.config import Config, ModelConfig
 from seqmixer.data import Task, Vocabs, Vocabulary, read_tokenizer, token_ids, tokenizer_vocabs
-from seqmixer.errors import DataError
+from seqmixer.errors import DataError, RunError
 from seqmixer.models import huggingface
 from seqmixer.models.huggingface import Decoder, EncoderDecoder, Pretrained
 from seqmixer.training import checkpoint
@@ -47,12 +47,24 @@ def model(config: ModelConfig, run: Path | None = None) -> EncoderDecoder | Deco
         dtype=torch.bfloat16 if config.dtype == "bfloat16" else torch.float32,
     )
     if run is not None:
-        huggingface.untie(made, json.loads((run / FOLDER / TIED).read_text()))
+        huggingface.untie(made, read_tied(run))
     return made
 
 
 def place(config: ModelConfig, run: Path | None) -> str:
-    return str(config.path) if run is None else str(run / FOLDER)
+    if run is None:
+        return str(config.path)
+    if not (run / FOLDER).is_dir():  # what is no folder would be taken for a name of the hub
+        raise RunError(f"{run}: {FOLDER}/ is missing; this is no complete run folder")
+    return str(run / FOLDER)
+
+
+def read_tied(run: Path) -> list[str]:
+    path = run / FOLDER / TIED
+    try:
+        return [str(name) for name in json.loads(path.read_text())]
+    except (OSError, ValueError):
+        raise RunError(f"{path} is missing or damaged; this is no complete run folder") from None
 
 
 def require_positions(path: str, task: Task) -> None:

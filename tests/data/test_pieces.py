@@ -2,8 +2,8 @@ import json
 
 import pytest
 import sentencepiece
-import tiny
 
+import tiny
 from seqmixer.data import Vocab, read_tokenizer, recoded, text_task, token_ids, tokenizer_vocabs
 from seqmixer.data.vocab import SPECIALS
 from seqmixer.errors import ConfigError
@@ -41,7 +41,9 @@ def test_targets_end_once_and_decode_to_the_text_they_were(place):
         assert (words.count(EOS), words[-1]) == (1, EOS)
         if UNK not in words:
             assert targets.decode([BOS, *words, PAD, PAD]) == text
-        assert targets.decode(words) == " ".join(tokenizer.decode(tokenizer(text).input_ids, skip_special_tokens=True).split())
+        assert targets.decode(words) == " ".join(
+            tokenizer.decode(tokenizer(text).input_ids, skip_special_tokens=True).split()
+        )
 
 
 def test_the_four_come_first_and_then_every_other_token_in_order(place):
@@ -148,7 +150,9 @@ def test_marian_reads_the_two_languages_with_a_model_each(tmp_path):
             hard_vocab_limit=False, bos_id=-1, eos_id=-1,
         )  # fmt: skip
         (tmp_path / f"{name}.model").rename(tmp_path / f"{name}.spm")
-    models = [sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / f"{name}.spm")) for name in ("source", "target")]
+    models = [
+        sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / f"{name}.spm")) for name in ("source", "target")
+    ]
     pieces = dict.fromkeys(model.id_to_piece(i) for model in models for i in range(1, model.get_piece_size()))
     tokens = ["</s>", "<unk>", *pieces, "<pad>"]
     (tmp_path / "vocab.json").write_text(json.dumps({token: i for i, token in enumerate(tokens)}))

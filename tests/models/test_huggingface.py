@@ -191,15 +191,10 @@ def test_layers_computed_again_give_the_same_gradient(kind):
         Xent()(model, BATCH, 0).value.backward()
         return {name: p.grad for name, p in model.named_parameters()}
 
-    plain, again = (
-        {"dropout_rate": 0.0} if kind == "t5" else {"dropout": 0.0} if kind == "marian" else {} for _ in "12"
-    )
-    if kind == "gpt2":
-        plain = again = {"embd_pdrop": 0.0, "resid_pdrop": 0.0, "attn_pdrop": 0.0}
     torch.manual_seed(1)
-    expected = gradients(adapted(kind, **plain))
+    expected = gradients(adapted(kind, **tiny.NO_DROPOUT[kind]))
     torch.manual_seed(1)
-    model = adapted(kind, **again)
+    model = adapted(kind, **tiny.NO_DROPOUT[kind])
     model.network.gradient_checkpointing_enable({"use_reentrant": False})
     for name, gradient in gradients(model).items():
         torch.testing.assert_close(gradient, expected[name], msg=name)
@@ -272,6 +267,16 @@ def test_lora_begins_as_the_model_it_is_added_to_trains_little_and_is_merged_whe
     assert (expected - plain.logits(h)).abs().max() > 0.1
 
 
+def test_lora_is_trained_also_where_layers_are_computed_again(folder):
+    model = load(folder, lora_rank=2, checkpointing=True).train()
+
+    Xent()(model, BATCH, 0).value.backward()
+
+    assert model.network.is_gradient_checkpointing
+    gradients = [p.grad for name, p in model.named_parameters() if "lora_B" in name]
+    assert all(gradient is not None and gradient.abs().sum() > 0 for gradient in gradients)
+
+
 def test_without_weights_only_the_shape_is_read(folder):
     full, shape = load(folder), load(Pretrained(folder.path, folder.ids, weights=False))
 
@@ -318,6 +323,14 @@ def test_a_model_that_does_not_say_how_decoding_begins_is_refused():
 
     assert message(lambda: EncoderDecoder(network, T5_IDS)) == (
         "model.path: config.json has no decoder_start_token_id, the token that decoding begins with"
+    )
+
+
+def test_a_model_with_a_vocabulary_for_each_side_is_refused():
+    network = tiny.network("marian", ROWS, share_encoder_decoder_embeddings=False, tie_word_embeddings=False)
+
+    assert message(lambda: EncoderDecoder(network, T5_IDS)) == (
+        "model.path: the model has a vocabulary for each side; seqmixer takes those with one for both"
     )
 
 

@@ -57,16 +57,17 @@ def transformer(memory, rotary, layers):
     return Transformer(blueprint, memory(blueprint), V, length=T)
 
 
-def huggingface(kind, adapter, ids, settings):
-    return adapter(tiny.network(kind, V + 2, hidden=H, layers=1, ids=(ids[PAD], ids[EOS], ids[BOS]), **settings), ids)
+def huggingface(kind, adapter, ids):
+    ends = ids[PAD], ids[EOS], ids[BOS]
+    return adapter(tiny.network(kind, V + 2, hidden=H, layers=1, ids=ends, **tiny.NO_DROPOUT[kind]), ids)
 
 
 HUGGING_FACE = {  # the tokens' ids are in another order than the words', and two belong to no word
-    "t5": (EncoderDecoder, (0, 0, 1, 2, 8, 4, 5, 6, 7), {"dropout_rate": 0.0}),
-    "bart": (EncoderDecoder, (1, 0, 2, 3, 8, 4, 5, 6, 7), {"dropout": 0.0}),
-    "marian": (EncoderDecoder, (10, 10, 0, 1, 8, 4, 5, 6, 7), {"dropout": 0.0}),
-    "gpt2": (Decoder, (9, 9, 9, 3, 8, 4, 5, 6, 7), {"embd_pdrop": 0.0, "resid_pdrop": 0.0, "attn_pdrop": 0.0}),
-    "llama": (Decoder, (2, 1, 2, 0, 8, 4, 5, 6, 7), {}),
+    "t5": (EncoderDecoder, (0, 0, 1, 2, 8, 4, 5, 6, 7)),
+    "bart": (EncoderDecoder, (1, 0, 2, 3, 8, 4, 5, 6, 7)),
+    "marian": (EncoderDecoder, (10, 10, 0, 1, 8, 4, 5, 6, 7)),
+    "gpt2": (Decoder, (9, 9, 9, 3, 8, 4, 5, 6, 7)),
+    "llama": (Decoder, (2, 1, 2, 0, 8, 4, 5, 6, 7)),
 }
 
 MODELS = {

@@ -90,7 +90,7 @@ class Adapter(SequenceModel):
         return self.network.get_decoder().get_input_embeddings()(self.ids[words])
 
     def logits(self, h: Tensor) -> Tensor:
-        return self.scores(h * self.scale)[..., self.ids] + self.never  # (..., H) -> (..., V)
+        return self.scores(h * self.scale).index_select(-1, self.ids) + self.never  # (..., H) -> (..., V)
 
     def computing(self, like: Tensor) -> torch.autocast:
         return torch.autocast(like.device.type, dtype=torch.bfloat16, enabled=self.dtype == torch.bfloat16)

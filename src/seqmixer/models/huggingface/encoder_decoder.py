@@ -22,6 +22,7 @@ class EncoderDecoder(Adapter):
     """
 
     def __init__(self, network: "PreTrainedModel", ids: Sequence[int], dtype: torch.dtype = torch.float32) -> None:
+        require_one_vocabulary(network)
         super().__init__(network, ids, require_start(network), dtype)
 
     def example(self) -> tuple[Tensor, Tensor]:
@@ -67,6 +68,13 @@ class EncoderDecoder(Adapter):
                 use_cache=cache is not None,
             )
         return wide(decoded.last_hidden_state)
+
+
+def require_one_vocabulary(network: "PreTrainedModel") -> None:
+    if not network.config.to_dict().get("share_encoder_decoder_embeddings", True):
+        raise ConfigError(
+            "model.path: the model has a vocabulary for each side; seqmixer takes models with one for both"
+        )
 
 
 def require_start(network: "PreTrainedModel") -> int:
