@@ -8,6 +8,7 @@ import runpy
 import shutil
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,9 @@ from seqmixer.build import build_reward, build_task
 from seqmixer.config import Config
 from seqmixer.data import toy
 from seqmixer.decoding import shift
-from seqmixer.errors import Interrupted, RunError
+from seqmixer.errors import DataError, Interrupted, RunError
 from seqmixer.models import huggingface
-from seqmixer.pretrained import vocabs
+from seqmixer.pretrained import require_positions, vocabs
 from seqmixer.runs import load, train
 from seqmixer.training import Silent, checkpoint
 from seqmixer.types import Rollout
@@ -277,6 +278,23 @@ def test_what_cannot_be_is_said_in_one_line(run, small, lines, monkeypatch):
         "set data.source_length (and data.length)\n"
     )
     assert not (small / "runs/t5-summarization/config.toml").exists()
+
+
+@pytest.mark.parametrize(("kind", "together"), [("bart", False), ("gpt2", True)])
+def test_positions_are_shared_by_prompt_and_target_only_in_a_decoder(small, lines, kind, together):
+    settings = config(kind, lines, data={"source_length": 20})
+    task = build_task(settings.data, vocabs(settings))
+    taken = max(len(source) for split in (task.train, task.valid, task.test) for source in split.sources)
+    positions = 120 if together else 40
+    most = positions - taken if together else positions
+
+    require_positions("model", replace(task, length=most))
+    with pytest.raises(DataError) as caught:
+        require_positions("model", replace(task, length=most + 1))
+    assert str(caught.value) == (
+        f"the longest source has {taken} tokens and T = {most + 1}, but model has positions for {positions}; "
+        "set data.source_length (and data.length)"
+    )
 
 
 def longest(model):

@@ -73,7 +73,7 @@ class EncoderDecoder(Adapter):
 def require_one_vocabulary(network: "PreTrainedModel") -> None:
     if not network.config.to_dict().get("share_encoder_decoder_embeddings", True):
         raise ConfigError(
-            "model.path: the model has a vocabulary for each side; seqmixer takes models with one for both"
+            "model.path: the model has a vocabulary for each side; seqmixer takes those with one for both"
         )
 
 
