@@ -166,6 +166,16 @@ def test_a_run_needs_the_first_model_no_more(small, lines):
     )
 
 
+def test_a_stopped_run_goes_on_without_the_first_model(small, lines):
+    settings = config("t5", lines)
+    settings = settings.model_copy(update={"model": settings.model.model_copy(update={"path": str(small / "model")})})
+    with pytest.raises(Interrupted):
+        train(settings, progress=Stopping(after=1))
+    shutil.rmtree("model")
+
+    assert 0 <= train(settings).evaluate().score <= 100
+
+
 def test_a_run_folder_that_lacks_something_is_named(small, lines):
     settings = config("t5", lines)
     with pytest.raises(Interrupted):

@@ -85,8 +85,8 @@ def train_alone(config: Config, folder: Path, progress: Progress) -> Run:
     task = build_task(config.data, saved_vocabs(folder) or pretrained.vocabs(config))
     dimensions = Dimensions.of(task)
     torch.manual_seed(config.seed)
-    goes_on = checkpoint.exists(folder / "last")
-    model = build_model(config.model, dimensions, folder if goes_on else None)
+    goes_on = folder if checkpoint.exists(folder / "last") else None
+    model = build_model(config.model, dimensions, goes_on)
     if config.training.start is not None:
         start_from(model, task, Path(config.training.start))
     reward = build_reward(config, task, folder)
@@ -95,7 +95,7 @@ def train_alone(config: Config, folder: Path, progress: Progress) -> Run:
 
     require_same_data(folder, task)
     if config.model.path:
-        pretrained.require_positions(config.model.path, task)
+        pretrained.require_positions(pretrained.place(config.model, goes_on), task)
     if algorithm.reward is not None:
         try_out(algorithm.reward, task)
     write_identity(folder, config, task, dimensions)
