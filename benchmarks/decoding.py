@@ -1,4 +1,4 @@
-"""Sentences a second of greedy and beam search, plain and fast, beside Hugging Face's `generate` on a model of like size.
+"""Sentences a second of greedy and beam search, plain and fast, beside Hugging Face's `generate`, models of like size.
 
 python benchmarks/decoding.py --out docs/results/decoding.json
 """

@@ -14,13 +14,14 @@ PAPER = Path(__file__).parents[1] / "docs" / "paper.md"
 FILES = sorted(SOURCE.rglob("*.py"))
 LAYERS = [  # a module imports only from its own part and from rows above
     {"errors", "version", "losses", "kernels"},
-    {"types", "functions"},
+    {"types", "functions", "settings"},
     {"schedules", "data", "models", "rewards"},
     {"decoding"},
     {"algorithms"},
     {"config"},
     {"evaluation", "scoring"},
     {"training"},
+    {"pretrained"},
     {"build"},
     {"runs"},
     {"inference"},

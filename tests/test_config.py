@@ -39,8 +39,8 @@ def test_the_data_folder_comes_from_the_environment(monkeypatch):
 
 
 MODEL = (
-    "model.dropout, model.feedforward, model.heads, model.hidden, model.init, model.layers, model.name, model.positions, "
-    "model.reading, model.window"
+    "model.checkpointing, model.dropout, model.dtype, model.feedforward, model.heads, model.hidden, model.init, "
+    "model.layers, model.lora_rank, model.name, model.path, model.positions, model.reading, model.window"
 )
 
 
@@ -52,7 +52,7 @@ MODEL = (
         ("[modle]", [], "unknown setting 'modle'. Did you mean 'model'? Known: algorithm, data, evaluation, model, name, "
                         "reward, seed, training."),
         ("[model]\nhidden = 0", [], "model.hidden = 0: Input should be greater than or equal to 1"),
-        ("[model]\nname = 'lstn'", [], "model.name = 'lstn': Input should be 'elman', 'lstm', 'gru' or 'transformer'"),
+        ("[model]\nname = 'lstn'", [], "model.name = 'lstn': Input should be 'elman', 'lstm', 'gru', 'transformer' or 'huggingface'"),
         ("[model]\nname = 'transformer'\nhidden = 12", [],
          "model.hidden must be a multiple of twice model.heads; got model.hidden = 12, model.heads = 4"),
         ("[model]\nwindow = 4", [], "model.window must be odd, so that it has a centre; got 4"),

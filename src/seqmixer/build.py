@@ -5,10 +5,11 @@ from functools import partial
 from pathlib import Path
 from typing import assert_never
 
-from seqmixer import schedules
+from seqmixer import pretrained, schedules
 from seqmixer.algorithms import E2E, Algorithm, Dad, LinearBaseline, Mixer, Reinforce, StepBaseline, Xent
 from seqmixer.config import AlgorithmConfig, Config, DataConfig, ModelConfig
 from seqmixer.data import (
+    Pairs,
     Split,
     Task,
     VocabLimits,
@@ -16,8 +17,10 @@ from seqmixer.data import (
     captions_task,
     collector_paused,
     read_captions,
+    read_columns,
     read_features,
     read_pairs,
+    recoded,
     text_task,
     toy,
 )
@@ -26,8 +29,10 @@ from seqmixer.errors import ConfigError, unknown
 from seqmixer.models import (
     AttentiveEncoder,
     Blueprint,
+    Decoder,
     ElmanCell,
     Encoder,
+    EncoderDecoder,
     GRUCell,
     ImageEncoder,
     ImageMemory,
@@ -63,6 +68,8 @@ from seqmixer.rewards import (
 )
 from seqmixer.types import Reward
 
+Model = Recurrent | Transformer | EncoderDecoder | Decoder
+
 
 @dataclass(frozen=True)
 class Dimensions:
@@ -88,7 +95,7 @@ class Dimensions:
 
 @collector_paused()
 def build_task(config: DataConfig, vocabs: Vocabs | None = None) -> Task:
-    """The data, encoded with `vocabs` if given (those of a saved run)."""
+    """The data, encoded with `vocabs` if given (those of a saved run, or of a pretrained model)."""
     folder = Path(config.folder)
     source_limits = VocabLimits(config.source_min_count, config.source_max_size)
     target_limits = VocabLimits(config.target_min_count, config.target_max_size)
@@ -99,21 +106,10 @@ def build_task(config: DataConfig, vocabs: Vocabs | None = None) -> Task:
             task = toy.summarization(config.seed)
         case "toy-captioning":
             task = toy.captioning(config.seed)
-        case "text":
-            train, valid, test = (
-                read_pairs(
-                    folder / files[0] if config.source else None,
-                    [folder / name for name in files[config.source :]],
-                    config.skip_empty,
-                    config.max_words,
-                )
-                for files in (config.train, config.valid, config.test)
-            )
+        case "text" | "dataset":
             task = text_task(
-                "text",
-                train,
-                valid,
-                test,
+                config.task,
+                *(read_split(config, i) for i in range(3)),
                 length=config.length,
                 source_limits=source_limits,
                 target_limits=target_limits,
@@ -131,15 +127,30 @@ def build_task(config: DataConfig, vocabs: Vocabs | None = None) -> Task:
             )
         case _:
             assert_never(config.task)
+    if vocabs is not None and vocabs != (task.source_vocab, task.target_vocab):
+        task = recoded(task, vocabs, config.length)  # a built-in task in the words of a pretrained model
     return task if config.limit is None else replace(task, train=first(task.train, config.limit))
+
+
+def read_split(config: DataConfig, i: int) -> Pairs:
+    """The text of the i-th of train, valid and test: files, or columns of a dataset."""
+    folder, given = Path(config.folder), int(config.source)
+    if config.task == "dataset":
+        source, path = config.columns[0] if given else None, folder / config.dataset
+        return read_columns(path, config.splits[i], source, config.columns[given:], config.skip_empty)
+    files = [folder / name for name in (config.train, config.valid, config.test)[i]]
+    return read_pairs(files[0] if given else None, files[given:], config.skip_empty, config.max_words)
 
 
 def first(split: Split, n: int) -> Split:
     return Split(split.sources[:n], split.references[:n], split.meta[:n])
 
 
-def build_model(config: ModelConfig, dimensions: Dimensions) -> Recurrent | Transformer:
+def build_model(config: ModelConfig, dimensions: Dimensions, run: Path | None = None) -> Model:
+    """A model with random or pretrained weights. With `run`, weights come from there: only the shape must be right."""
     match config.name:
+        case "huggingface":
+            return pretrained.model(config, run)
         case "elman":
             model: Recurrent | Transformer = recurrent(ElmanCell, config, dimensions)
         case "lstm":

@@ -11,9 +11,10 @@ from typing import Any, Literal, Self
 
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
-from pydantic_core import ErrorDetails
 
-from seqmixer.errors import ConfigError, unknown
+from seqmixer import settings
+from seqmixer.errors import ConfigError
+from seqmixer.settings import assign
 
 TOYS = ("toy-translation", "toy-summarization", "toy-captioning")
 
@@ -25,8 +26,10 @@ class Section(BaseModel):
 
 
 class DataConfig(Section):
-    task: Literal["toy-translation", "toy-summarization", "toy-captioning", "text", "captions"] = "toy-translation"
-    """A built-in task, parallel text files, or image features with captions."""
+    task: Literal["toy-translation", "toy-summarization", "toy-captioning", "text", "captions", "dataset"] = (
+        "toy-translation"
+    )
+    """A built-in task, parallel text files, image features with captions, or a dataset of the `datasets` library."""
     folder: str = Field(default_factory=lambda: os.environ.get("SEQMIXER_DATA", "."))
     """Where the files below are. Default: the variable SEQMIXER_DATA, or else the current folder."""
     train: tuple[str, ...] = ()
@@ -41,6 +44,18 @@ class DataConfig(Section):
     """captions: a JSON list of {id, row, split, captions}."""
     features: str = "features.npy"
     """captions: the image features, one row an image, .npy or .npz."""
+    dataset: str = "dataset"
+    """dataset: the folder that save_to_disk wrote."""
+    columns: tuple[str, ...] = ()
+    """dataset: the column of the sources, then one or more columns of references."""
+    splits: tuple[str, str, str] = ("train", "validation", "test")
+    """dataset: what the three splits are called there."""
+    prefix: str = ""
+    """Hugging Face: put before each source, such as "summarize: "."""
+    suffix: str = ""
+    """Hugging Face decoders: put between each source, which is the prompt, and its target, such as " TL;DR:"."""
+    source_length: int | None = Field(None, ge=1)
+    """Hugging Face: sources are cropped at so many tokens. Default: what the model has no positions for is refused."""
     length: int | None = Field(None, ge=2)
     """T, the number of words (EOS included) a target is cropped at. Default: what covers 95 % of the targets."""
     source_min_count: int = Field(1, ge=1)
@@ -69,12 +84,25 @@ class DataConfig(Section):
                 if len(names) < least:
                     shape = "a source file and at least one reference file" if self.source else "at least one file"
                     raise ValueError(f"data.{split} names {len(names)} files; with data.task = 'text' it names {shape}")
+        if self.task == "dataset" and len(self.columns) < 1 + self.source:
+            shape = "the column of the sources and at least one of references" if self.source else "at least one column"
+            raise ValueError(
+                f"data.columns names {len(self.columns)} columns; with data.task = 'dataset' it names {shape}"
+            )
         return self
 
 
 class ModelConfig(Section):
-    name: Literal["elman", "lstm", "gru", "transformer"] = "lstm"
-    """Elman RNN (Eqs. 3-5), LSTM, GRU, or a Transformer."""
+    name: Literal["elman", "lstm", "gru", "transformer", "huggingface"] = "lstm"
+    """Elman RNN (Eqs. 3-5), LSTM, GRU, a Transformer, or a model of Hugging Face, whose shape is its own."""
+    path: str | None = None
+    """Hugging Face: the folder of a model with its tokenizer, as save_pretrained writes it; else a name of the hub."""
+    lora_rank: int = Field(0, ge=0)
+    """Hugging Face: train only additions of this rank to the linear layers (LoRA); 0 trains all weights."""
+    checkpointing: bool = False
+    """Hugging Face: compute layers again in the backward pass, which needs less memory and more time."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Hugging Face: what is computed in; weights and updates stay in float32."""
     hidden: int = Field(256, ge=1)
     """H, the size of the hidden state and of every embedding."""
     layers: int = Field(1, ge=1)
@@ -102,6 +130,12 @@ class ModelConfig(Section):
         if self.name == "transformer" and self.hidden % (2 * self.heads):
             got = f"got model.hidden = {self.hidden}, model.heads = {self.heads}"
             raise ValueError(f"model.hidden must be a multiple of twice model.heads; {got}")
+        if self.name != "huggingface" and self.path:
+            raise ValueError(f"model.path is for model.name = 'huggingface', not {self.name!r}")
+        if self.name == "huggingface" and not self.path:
+            raise ValueError(
+                "model.path is missing; with model.name = 'huggingface' it names a folder or a model of the hub"
+            )
         return self
 
 
@@ -200,8 +234,8 @@ class EvaluationConfig(Section):
     """What picks the best model and is reported: bleu rouge1 rouge1_f rouge2 rouge2_f rouge_l chrf cider edit exact
     length bleu_mean."""
     unit: Literal["words", "pieces"] = "words"
-    """What rewards and scores count. Where the vocabulary marks pieces of words (BPE's @@, sentencepiece's ▁), they are
-    merged into words first, or counted as they are."""
+    """What rewards and scores count. Where the vocabulary marks pieces of words (BPE's @@, sentencepiece's ▁,
+    byte-level BPE's Ġ), they are merged into words first, or counted as they are."""
     batch_size: int = Field(256, ge=1)
     """Sentences decoded together."""
 
@@ -219,6 +253,12 @@ class Config(Section):
     reward: RewardConfig = RewardConfig()
     training: TrainingConfig = TrainingConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
+
+    @model_validator(mode="after")
+    def readable(self) -> Self:
+        if self.model.name == "huggingface" and self.data.task in ("captions", "toy-captioning"):
+            raise ValueError(f"model.name = 'huggingface' reads text, but data.task = {self.data.task!r} has images")
+        return self
 
     @classmethod
     def load(cls, path: Path, overrides: Sequence[str] = ()) -> Self:
@@ -239,7 +279,7 @@ class Config(Section):
         try:
             return cls.model_validate(values)
         except ValidationError as error:
-            raise ConfigError(f"{where}: {explain(error.errors()[0])}") from None
+            raise ConfigError(f"{where}: {settings.explain(error.errors()[0], cls)}") from None
 
     def toml(self) -> str:
         """All settings, also those left at their default; settings of value none are left out."""
@@ -247,53 +287,5 @@ class Config(Section):
 
 
 def documentation() -> str:
-    """Every setting as TOML, its meaning above it. Settings without a value by default are commented out."""
-    lines = []
-    for name, field in Config.model_fields.items():
-        kind = field.annotation
-        table = kind.model_fields if isinstance(kind, type) and issubclass(kind, BaseModel) else {name: field}
-        lines += [f"\n[{name}]"] if table is not Config.model_fields and name not in table else []
-        for key, setting in table.items():
-            default = setting.get_default(call_default_factory=True)
-            line = f"# {key} =" if default is None else tomli_w.dumps({key: default}).strip()
-            lines += [f"# {' '.join((setting.description or '').split())}", line]
-    return "\n".join(lines)
-
-
-def assign(values: dict[str, Any], override: str) -> None:
-    """Set `a.b=c` in nested dicts. c is read as TOML, or else as a string."""
-    name, equals, text = override.partition("=")
-    if not equals or not name.strip():
-        raise ConfigError(f"--set {override!r}: write NAME=VALUE, for example model.hidden=512")
-    try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        value = text
-    *tables, last = name.strip().split(".")
-    for table in tables:
-        values = values.setdefault(table, {})
-        if not isinstance(values, dict):
-            raise ConfigError(f"--set {override!r}: {table!r} is a setting, not a table of settings")
-    values[last] = value
-
-
-def explain(error: ErrorDetails) -> str:
-    """One line for the first thing wrong with a config."""
-    names = [str(part) for part in error["loc"]]
-    if error["type"] == "extra_forbidden":
-        return str(unknown("setting", ".".join(names), known(names[:-1])))
-    message = str(error["msg"]).removeprefix("Value error, ")
-    if error["type"] == "value_error":
-        return message
-    return f"{'.'.join(names)} = {error['input']!r}: {message}"
-
-
-def known(tables: Sequence[str]) -> list[str]:
-    """The names of all settings in a table, written in full."""
-    section: type[BaseModel] = Config
-    for table in tables:
-        kind = section.model_fields[table].annotation if table in section.model_fields else None
-        if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
-            break
-        section = kind
-    return [".".join([*tables, name]) for name in section.model_fields]
+    """Every setting as TOML, its meaning above it."""
+    return settings.documentation(Config)

@@ -38,3 +38,8 @@ def unknown(kind: str, got: object, choices: Iterable[str]) -> ConfigError:
     near = get_close_matches(str(got), names, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     return ConfigError(f"unknown {kind} {got!r}.{hint} Known: {', '.join(names)}.")
+
+
+def missing_extra(what: str, package: str, extra: str) -> SeqmixerError:
+    """Build the error for an optional package that is not installed."""
+    return SeqmixerError(f"{what} needs {package}; install it with: pip install seqmixer[{extra}]")

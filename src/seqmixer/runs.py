@@ -15,6 +15,7 @@ import torch
 from filelock import FileLock, Timeout
 from safetensors import SafetensorError
 
+from seqmixer import pretrained
 from seqmixer.algorithms import Algorithm
 from seqmixer.build import (
     Dimensions,
@@ -26,7 +27,7 @@ from seqmixer.build import (
     forced_words,
 )
 from seqmixer.config import TOYS, Config
-from seqmixer.data import Split, Task, Vocab, batches, coverage
+from seqmixer.data import Split, Task, Vocab, Vocabs, Vocabulary, batches, coverage
 from seqmixer.errors import RunError, unknown
 from seqmixer.evaluation import Evaluation, evaluate
 from seqmixer.schedules import stages
@@ -49,8 +50,8 @@ class Run:
     config: Config
     model: SequenceModel
     dimensions: Dimensions
-    source_vocab: Vocab | None
-    target_vocab: Vocab
+    source_vocab: Vocabulary | None
+    target_vocab: Vocabulary
 
     def task(self) -> Task:
         """The data of the run, read again and encoded with its vocabularies."""
@@ -81,10 +82,11 @@ def train_alone(config: Config, folder: Path, progress: Progress) -> Run:
     if config.training.threads is not None:
         torch.set_num_threads(config.training.threads)
     require_same_config(folder, config)
-    task = build_task(config.data, saved_vocabs(folder))
+    task = build_task(config.data, saved_vocabs(folder) or pretrained.vocabs(config))
     dimensions = Dimensions.of(task)
     torch.manual_seed(config.seed)
-    model = build_model(config.model, dimensions)
+    goes_on = folder if checkpoint.exists(folder / "last") else None
+    model = build_model(config.model, dimensions, goes_on)
     if config.training.start is not None:
         start_from(model, task, Path(config.training.start))
     reward = build_reward(config, task, folder)
@@ -92,9 +94,13 @@ def train_alone(config: Config, folder: Path, progress: Progress) -> Run:
     epochs = config.training.epochs or len(forced_words(config.algorithm, task.length))
 
     require_same_data(folder, task)
+    if config.model.path:
+        pretrained.require_positions(pretrained.place(config.model, goes_on), task)
     if algorithm.reward is not None:
         try_out(algorithm.reward, task)
     write_identity(folder, config, task, dimensions)
+    if config.model.path:
+        pretrained.keep(config.model.path, model, task.target_vocab, folder)
     for line in description(config, task, model, algorithm, epochs):
         progress.note(line)
     Training(
@@ -111,6 +117,8 @@ def train_alone(config: Config, folder: Path, progress: Progress) -> Run:
     ).run()
     run = load(folder)
     write_scores(run, task)
+    if config.model.path:
+        pretrained.export(config.model, folder)
     return run
 
 
@@ -141,7 +149,7 @@ def load(folder: Path) -> Run:
     vocabs = saved_vocabs(folder)
     if vocabs is None:
         raise RunError(f"{folder}: target.vocab is missing; this is no complete run folder")
-    model = build_model(config.model, dimensions)
+    model = build_model(config.model, dimensions, folder)
     if not checkpoint.exists(folder / "best"):
         raise RunError(f"{folder}: no model yet; the first is kept after the first epoch")
     checkpoint.load_weights(model, checkpoint.load(folder / "best")[0], folder / "best")
@@ -157,9 +165,13 @@ def read_config(folder: Path) -> Config:
 
 
 def located(config: Config) -> Config:
-    """The config with its data folder in full, so that the run can be opened from anywhere."""
+    """The config with its folders in full, so that the run can be opened from anywhere."""
     folder = "." if config.data.task in TOYS else str(Path(config.data.folder).resolve())
-    return config.model_copy(update={"data": config.data.model_copy(update={"folder": folder})})
+    path = config.model.path
+    if path and Path(path).is_dir():
+        path = str(Path(path).resolve())
+    data, model = config.data.model_copy(update={"folder": folder}), config.model.model_copy(update={"path": path})
+    return config.model_copy(update={"data": data, "model": model})
 
 
 def require_same_config(folder: Path, config: Config) -> None:
@@ -210,8 +222,10 @@ def settings(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, An
             yield f"{prefix}{name}", value
 
 
-def saved_vocabs(folder: Path) -> tuple[Vocab | None, Vocab] | None:
+def saved_vocabs(folder: Path) -> Vocabs | None:
     """The vocabularies of a run folder; None where there are none yet."""
+    if (folder / pretrained.FOLDER).is_dir():
+        return pretrained.vocabs(read_config(folder), folder)
     source, target = folder / "source.vocab", folder / "target.vocab"
     if not target.is_file():
         return None
@@ -223,6 +237,8 @@ def write_identity(folder: Path, config: Config, task: Task, dimensions: Dimensi
     (folder / "config.toml").write_text(config.toml(), encoding="utf-8")
     description = {"dimensions": asdict(dimensions), "fingerprints": fingerprints(task)}
     (folder / "task.json").write_text(json.dumps(description, indent=1))
+    if config.model.path:
+        return  # the tokenizer has them
     if task.source_vocab:
         task.source_vocab.save(folder / "source.vocab")
     task.target_vocab.save(folder / "target.vocab")
@@ -266,6 +282,7 @@ def description(config: Config, task: Task, model: SequenceModel, algorithm: Alg
         words = f"{len(task.source_vocab):,} source and {words}"
     parameters = sum(parameter.numel() for parameter in model.parameters())
     yield f"{config.data.task}: {sizes} examples, {words}, T = {task.length} covers {covered:.1%} of the targets"
-    yield f"{config.model.name}, hidden {config.model.hidden}: {parameters:,} parameters"
+    kind = config.model.path or f"{config.model.name}, hidden {config.model.hidden}"
+    yield f"{kind}: {parameters:,} parameters"
     for label, first, last in stages([algorithm.stage(epoch).label for epoch in range(epochs)]):
         yield f"  epochs {first}-{last}: {label}"

@@ -19,6 +19,7 @@ SPECIALS = ["<pad>", "<s>", "</s>", "<unk>"]
 PIECES = {
     Style.BPE: [*SPECIALS, "a", "b", "ab", "bab", "a@@", "b@@", "ab@@", "ba@@", "@@", "abababab@@"],
     Style.SENTENCEPIECE: [*SPECIALS, "▁a", "▁b", "▁ab", "a", "b", "ab", "ba", "▁", "▁▁▁", "abababab"],
+    Style.BYTES: [*SPECIALS, "Ġa", "Ġb", "Ġab", "a", "b", "ab", "ba", "Ġ", "ĠĠĠ", "abababab"],
 }
 MERGES = {style: Merges.of(pieces, style) for style, pieces in PIECES.items()}
 WIDTH = 12
@@ -30,7 +31,7 @@ def text(sentence, style):
     pieces = [PIECES[style][i] for i in sentence]
     if style is Style.BPE:
         return re.sub("(@@ )|(@@ ?$)", "", " ".join(pieces))
-    return "".join(pieces).replace("▁", " ").strip()
+    return "".join(pieces).replace(style.value, " ").strip()
 
 
 def sentence(smallest=4):
@@ -120,7 +121,7 @@ def test_a_word_with_an_unknown_piece_is_unknown(examples, style):
         joined = (
             re.sub("(@@ )|(@@ ?$)", "", " ".join(pieces))
             if style is Style.BPE
-            else "".join(pieces).replace("▁", " ").strip()
+            else "".join(pieces).replace(style.value, " ").strip()
         )
         expected = ["?" in word for word in joined.split()]
         assert [i == UNK for i in ids[: len(expected)]] == expected

@@ -3,21 +3,25 @@
 from seqmixer.data.batching import batch_count, batches
 from seqmixer.data.captions import Captioned, captions_task, read_captions, read_features
 from seqmixer.data.collector import collector_paused
+from seqmixer.data.columns import read_columns
 from seqmixer.data.cropping import coverage, length_covering
+from seqmixer.data.pieces import Pieces, read_tokenizer, token_ids, tokenizer_vocabs
 from seqmixer.data.table import Table
 from seqmixer.data.task import Split, Task
-from seqmixer.data.text import Pairs, Vocabs, build_vocabs, encode_split, read_lines, read_pairs, text_task
-from seqmixer.data.vocab import Vocab, VocabLimits
+from seqmixer.data.text import Pairs, Vocabs, build_vocabs, encode_split, read_lines, read_pairs, recoded, text_task
+from seqmixer.data.vocab import Vocab, VocabLimits, Vocabulary
 
 __all__ = [
     "Captioned",
     "Pairs",
+    "Pieces",
     "Split",
     "Table",
     "Task",
     "Vocab",
     "VocabLimits",
     "Vocabs",
+    "Vocabulary",
     "batch_count",
     "batches",
     "build_vocabs",
@@ -27,8 +31,13 @@ __all__ = [
     "encode_split",
     "length_covering",
     "read_captions",
+    "read_columns",
     "read_features",
     "read_lines",
     "read_pairs",
+    "read_tokenizer",
+    "recoded",
     "text_task",
+    "token_ids",
+    "tokenizer_vocabs",
 ]

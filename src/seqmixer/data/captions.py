@@ -17,7 +17,7 @@ from seqmixer.data.cropping import length_covering
 from seqmixer.data.files import read_utf8
 from seqmixer.data.task import Split, Task
 from seqmixer.data.text import Vocabs
-from seqmixer.data.vocab import Vocab
+from seqmixer.data.vocab import Vocab, Vocabulary
 from seqmixer.errors import DataError
 
 SPLITS = ("train", "valid", "test")
@@ -143,11 +143,11 @@ def plain(caption: str) -> str:
     return " ".join(re.findall(r"[^\W_]+(?:['-][^\W_]+)*", caption.lower()))
 
 
-def _encoded(group: Sequence[Captioned], features: Tensor, vocab: Vocab) -> Split:
+def _encoded(group: Sequence[Captioned], features: Tensor, vocab: Vocabulary) -> Split:
     texts = [[plain(caption) for caption in image.captions] for image in group]
     return Split(
         sources=features[torch.tensor([image.row for image in group])],  # (n, D)
-        references=[[vocab.encode(text) for text in references] for references in texts],
+        references=[vocab.encode_all(references) for references in texts],
         meta=[{"source": image.id, "references": references} for image, references in zip(group, texts, strict=True)],
     )
 

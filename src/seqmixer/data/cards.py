@@ -15,8 +15,7 @@ from torch import Tensor
 
 from seqmixer.data.cropping import coverage
 from seqmixer.data.task import Split, Task
-from seqmixer.data.vocab import SPECIALS, Vocab
-from seqmixer.types import UNK
+from seqmixer.data.vocab import SPECIALS, Vocabulary
 from seqmixer.version import __version__
 
 THRESHOLDS = (1, 2, 3, 5, 10)  # the paper keeps words seen 3 times
@@ -106,14 +105,14 @@ def split_card(split: Split, task: Task) -> SplitCard:
     )
 
 
-def known_words(counts: Mapping[str, Counter[str]], used: Vocab) -> list[Known]:
+def known_words(counts: Mapping[str, Counter[str]], used: Vocabulary) -> list[Known]:
     """What vocabularies of several thresholds, and the one in use, do not know of each split."""
     train = counts["train"]
     rows = []
     for threshold in THRESHOLDS:
         words = {word for word, count in train.items() if count >= threshold} - set(SPECIALS)
         rows.append(Known(threshold, len(words), shares(counts, words)))
-    words = {word for word, number in used.ids.items() if number != UNK}
+    words = set(used.words[len(SPECIALS) :])
     return [*rows, Known(None, len(words), shares(counts, words))]
 
 

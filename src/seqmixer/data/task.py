@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from seqmixer.data.vocab import Vocab
+from seqmixer.data.vocab import Vocabulary
 from seqmixer.types import Meta
 
 
@@ -42,8 +42,8 @@ class Task:
     train: Split
     valid: Split
     test: Split
-    source_vocab: Vocab | None  # None where the context is an image, or nothing
-    target_vocab: Vocab
+    source_vocab: Vocabulary | None  # None where the context is an image, or nothing
+    target_vocab: Vocabulary
     length: int  # T: how many words, EOS included, a target may have before it is cropped
 
     @property

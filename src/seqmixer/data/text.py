@@ -1,17 +1,18 @@
 """Parallel text: one source file and one or more reference files, aligned line by line; or text with no source."""
 
 from collections.abc import Sequence
-from itertools import chain
+from dataclasses import replace
+from itertools import chain, islice
 from pathlib import Path
 
 from seqmixer.data.cropping import length_covering
 from seqmixer.data.files import read_utf8, split_lines
 from seqmixer.data.task import Split, Task
-from seqmixer.data.vocab import Vocab, VocabLimits
+from seqmixer.data.vocab import Vocab, VocabLimits, Vocabulary
 from seqmixer.errors import DataError
 
 Pairs = tuple[Sequence[str] | None, Sequence[Sequence[str]]]  # n sources, or None; the references of each
-Vocabs = tuple[Vocab | None, Vocab]  # of the source, None where there is no text; of the target
+Vocabs = tuple[Vocabulary | None, Vocabulary]  # of the source, None where there is no text; of the target
 
 EVERY_WORD = VocabLimits()
 
@@ -53,8 +54,8 @@ def read_pairs(source: Path | None, references: Sequence[Path], skip_empty: bool
 def encode_split(
     sources: Sequence[str] | None,
     references: Sequence[Sequence[str]],
-    source_vocab: Vocab | None,
-    target_vocab: Vocab,
+    source_vocab: Vocabulary | None,
+    target_vocab: Vocabulary,
 ) -> Split:
     """Words to ids. With nothing given (sources and source_vocab None) every source is the empty list, without EOS."""
     if sources is not None and source_vocab is None:
@@ -70,10 +71,11 @@ def encode_split(
         ids: list[list[int]] = [[] for _ in references]
     else:
         texts = sources
-        ids = [source_vocab.encode(text) for text in sources]
+        ids = source_vocab.encode_all(sources)
+    encoded = iter(target_vocab.encode_all(list(chain.from_iterable(references))))
     return Split(
         sources=ids,
-        references=[[target_vocab.encode(text) for text in group] for group in references],
+        references=[list(islice(encoded, len(group))) for group in references],
         meta=[{"source": text, "references": list(group)} for text, group in zip(texts, references, strict=True)],
     )
 
@@ -102,6 +104,20 @@ def text_task(
     )
     chosen = length_covering(train_split) if length is None else length
     return Task(name, train_split, valid_split, test_split, source_vocab, target_vocab, chosen)
+
+
+def recoded(task: Task, vocabs: Vocabs, length: int | None) -> Task:
+    """The same text in the words of other vocabularies; `length` as for `text_task`."""
+    source_vocab, target_vocab = vocabs
+
+    def again(split: Split) -> Split:
+        sources = None if source_vocab is None else [str(meta["source"]) for meta in split.meta]
+        encoded = encode_split(sources, [meta["references"] for meta in split.meta], source_vocab, target_vocab)
+        return replace(encoded, meta=split.meta)
+
+    train, valid, test = (again(split) for split in (task.train, task.valid, task.test))
+    chosen = length_covering(train) if length is None else length
+    return Task(task.name, train, valid, test, source_vocab, target_vocab, chosen)
 
 
 def build_vocabs(train: Pairs, source_limits: VocabLimits, target_limits: VocabLimits) -> Vocabs:

@@ -1,9 +1,11 @@
 """Vocabularies: words to ids and back, kept as a text file with one word a line."""
 
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import takewhile
 from pathlib import Path
 
 from seqmixer.data.files import read_utf8, split_lines
@@ -28,8 +30,33 @@ class KnownWords(dict[str, int]):
         return UNK
 
 
+class Vocabulary(ABC):
+    """What turns text into ids and back. A word's id is its place in `words`; the first four are PAD, BOS, EOS, UNK."""
+
+    words: tuple[str, ...]
+
+    @abstractmethod
+    def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of each sentence."""
+
+    @abstractmethod
+    def decode(self, ids: Iterable[int]) -> str:
+        """The sentence up to the first EOS or PAD, without BOS."""
+
+    @abstractmethod
+    def save(self, path: Path) -> None:
+        """Keep it in a file, or in a folder of files."""
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of one sentence."""
+        return self.encode_all([text])[0]
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+
 @dataclass(frozen=True)
-class Vocab:
+class Vocab(Vocabulary):
     """The words a model knows. A word's id is its place in `words`; words are what white space separates.
 
     >>> vocab = Vocab.build(["the cat saw the dog"])
@@ -82,24 +109,20 @@ class Vocab:
     def save(self, path: Path) -> None:
         path.write_bytes("".join(f"{word}\n" for word in self.words).encode("utf-8"))
 
-    def __len__(self) -> int:
-        return len(self.words)
-
     @cached_property
     def ids(self) -> KnownWords:
         """The id of a word met in text. "<pad>", "<s>" and "</s>" there are no padding or ends: they are unknown."""
         return KnownWords((word, max(i, UNK)) for i, word in enumerate(self.words))
 
-    def encode(self, text: str) -> list[int]:
-        """The ids of a sentence, EOS at the end."""
-        return [*map(self.ids.__getitem__, text.split()), EOS]
+    def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of each sentence, EOS at the end."""
+        known = self.ids.__getitem__
+        return [[*map(known, text.split()), EOS] for text in texts]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The sentence up to the first EOS or PAD, without BOS."""
-        words = []
-        for i in ids:
-            if i in (EOS, PAD):
-                break
-            if i != BOS:
-                words.append(self.words[i])
-        return " ".join(words)
+        return " ".join(self.words[i] for i in spoken(ids))
+
+
+def spoken(ids: Iterable[int]) -> list[int]:
+    """The ids before the first EOS or PAD, without BOS."""
+    return [i for i in takewhile(lambda i: i not in (EOS, PAD), ids) if i != BOS]

@@ -31,6 +31,7 @@ class Style(Enum):
 
     BPE = "@@"  # at the end of a piece that the next one continues: subword-nmt, fastBPE
     SENTENCEPIECE = "▁"  # at the beginning of a piece that begins a word
+    BYTES = "Ġ"  # the same in byte-level BPE (GPT-2, BART, Llama 3), whose characters stand for bytes
 
 
 def detect(words: Sequence[str]) -> Style | None:
@@ -43,6 +44,7 @@ def detect(words: Sequence[str]) -> Style | None:
     marked = {
         Style.BPE: sum(word.endswith(Style.BPE.value) for word in rest),
         Style.SENTENCEPIECE: sum(word.startswith(Style.SENTENCEPIECE.value) for word in rest),
+        Style.BYTES: sum(word.startswith(Style.BYTES.value) for word in rest),
     }
     style = max(marked, key=lambda style: marked[style])
     return style if marked[style] > SHARE * len(rest) else None
@@ -68,7 +70,8 @@ class Merges:
             follows = [i >= UNK and not word.startswith(mark) for i, word in enumerate(words)]
             continues = [False] * len(words)
             spelt = [word.lstrip(mark) for word in words]
-            _refuse_several_words(spelt[start:], words[start:])
+            if style is Style.SENTENCEPIECE:
+                _refuse_several_words(spelt[start:], words[start:])
         return cls(CharacterTable.build(spelt), torch.tensor(follows), torch.tensor(continues))
 
     def to(self, device: torch.device) -> "Merges":

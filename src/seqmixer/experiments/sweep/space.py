@@ -15,9 +15,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from seqmixer.config import Config, explain
+from seqmixer.config import Config
 from seqmixer.errors import ConfigError, unknown
 from seqmixer.runs import settings
+from seqmixer.settings import explain
 
 RANGE = ("low", "high", "log", "step")
 FIXED = ("name", "data.task", "data.folder", "data.length", "data.seed", "evaluation.metric", "evaluation.unit")
@@ -159,7 +160,7 @@ def require_allowed(name: str, value: Value, base: Config, path: Path) -> None:
     except ValidationError as error:
         wrong = [each for each in error.errors() if each["type"] != "value_error"]
         if wrong:
-            raise ConfigError(f"{path}: {explain(wrong[0])}") from None
+            raise ConfigError(f"{path}: {explain(wrong[0], Config)}") from None
 
 
 def changed(base: Config, values: Values) -> dict[str, Any]:

@@ -1,0 +1,161 @@
+"""What encoder-decoders and decoders of transformers have in common: word ids, embeddings, outputs, tied weights."""
+
+from abc import abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from seqmixer.errors import ConfigError, DataError
+from seqmixer.models.output import NEVER, not_written
+from seqmixer.types import BOS, EOS, UNK, SequenceModel
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig, PreTrainedModel
+
+BIAS = "final_logits_bias"  # the buffer that BART, Marian and their like add to their logits
+
+
+class Adapter(SequenceModel):
+    """A network of transformers, spoken to in the words of seqmixer.
+
+    The words of the task are the network's own tokens in another order: PAD, BOS, EOS and UNK first, then the rest.
+    Where a tokenizer has no padding or no unknown word, these share the id of EOS; they are never written, and what is
+    padding is masked.
+    """
+
+    ids: Tensor
+    never: Tensor
+
+    def __init__(self, network: "PreTrainedModel", ids: Sequence[int], begin: int, dtype: torch.dtype) -> None:
+        """
+        Args:
+            network: with its language-model head.
+            ids: the network's id of each word of seqmixer, (V,).
+            begin: the network's id of BOS.
+            dtype: compute in bfloat16 if this is it; the weights stay what they are.
+        """
+        super().__init__()
+        self.network = network
+        self.dtype = torch.float32
+        self.features: int = self.output.weight.shape[1]  # H, the size of what `step` returns as h
+        self.bias = next((name for name, _ in network.named_buffers() if name.endswith(BIAS)), None)
+        own = torch.tensor([*ids[:BOS], begin, *ids[BOS + 1 :]])  # (V,)
+        require_rows(network, own)
+        never = not_written(len(own))
+        if own[UNK] == own[EOS]:
+            never[UNK] = NEVER
+        self.register_buffer("ids", own, persistent=False)
+        self.register_buffer("never", never, persistent=False)
+        self.register_state_dict_post_hook(without_twins)
+        self.register_load_state_dict_pre_hook(with_twins)
+        self.eval()  # as transformers leaves what it loads
+        self.scale = self.fitting_scale()
+        self.dtype = dtype
+
+    @property
+    def output(self) -> nn.Linear:
+        """M_o."""
+        return self.network.get_output_embeddings()
+
+    @abstractmethod
+    def example(self) -> tuple[Tensor, Tensor]:
+        """The last hidden states of some words, and the logits that the network itself gives them."""
+
+    def fitting_scale(self) -> float:
+        """What h is multiplied with before the output layer: 1, or T5's 1 / sqrt(H) where input and output are tied.
+
+        Found by an example, because it is written in another place for each family, and because a network that does
+        something else with its logits must not be trained on wrong ones.
+        """
+        with torch.no_grad():
+            h, own = self.example()
+        for scale in (1.0, self.features**-0.5):
+            if torch.allclose(self.scores(h * scale), own, rtol=1e-3, atol=1e-3 * float(own.abs().max())):
+                return scale
+        kind = self.network.config.model_type
+        raise ConfigError(
+            f"model.path: a {kind} model makes its logits otherwise than M_o h + bias; seqmixer cannot use it. T5, "
+            "BART, Marian, NLLB, GPT-2, Llama and their like work"
+        )
+
+    def scores(self, h: Tensor) -> Tensor:
+        """The network's own logits, in its own order, in single precision or better."""
+        with self.computing(h):
+            o = wide(self.output(h.to(self.output.weight.dtype)))
+        return o if self.bias is None else o + self.network.get_buffer(self.bias)
+
+    def embed(self, words: Tensor) -> Tensor:
+        return self.network.get_decoder().get_input_embeddings()(self.ids[words])
+
+    def logits(self, h: Tensor) -> Tensor:
+        return self.scores(h * self.scale).index_select(-1, self.ids) + self.never  # (..., H) -> (..., V)
+
+    def computing(self, like: Tensor) -> torch.autocast:
+        return torch.autocast(like.device.type, dtype=torch.bfloat16, enabled=self.dtype == torch.bfloat16)
+
+    def require_positions(self, count: int) -> None:
+        limit = positions_of(self.network.config)
+        if limit is not None and count > limit:
+            raise DataError(
+                f"{count} tokens, but the model has positions for {limit}; crop the sources with data.source_length"
+            )
+
+    def require_cache(self) -> None:
+        """Layers that are computed again in the backward pass keep no keys and values, so that a step has no past."""
+        if self.training and self.network.is_gradient_checkpointing:
+            raise ConfigError(
+                "model.checkpointing = true and an algorithm that steps through the words with gradient (E2E); choose "
+                "another algorithm, or set model.checkpointing = false"
+            )
+
+
+def wide(x: Tensor) -> Tensor:
+    """At least single precision, whatever the network computes in: losses and baselines are computed from it."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+def positions_of(config: "PretrainedConfig") -> int | None:
+    """The longest sequence that a network has positions for; None where it is not limited."""
+    name = config.attribute_map.get("max_position_embeddings", "max_position_embeddings")
+    return config.to_dict().get(name)
+
+
+def require_rows(network: "PreTrainedModel", ids: Tensor) -> None:
+    rows = network.get_input_embeddings().weight.shape[0]
+    if int(ids.max()) >= rows:
+        raise ConfigError(
+            f"model.path: the tokenizer has the id {int(ids.max())}, but the model has only {rows} embeddings; "
+            "call resize_token_embeddings(len(tokenizer)) on it and save it again"
+        )
+
+
+def twins(module: nn.Module) -> Mapping[str, str]:
+    """Names of tied weights, each with the first name of the same weight."""
+    first: dict[int, str] = {}
+    names = [
+        (name, first.setdefault(id(weight), name)) for name, weight in module.named_parameters(remove_duplicate=False)
+    ]
+    return {name: kept for name, kept in names if name != kept}
+
+
+def untie(module: nn.Module, tied: Collection[str]) -> None:
+    """Give every tied weight that is not in `tied` a copy of its own."""
+    for name in twins(module).keys() - set(tied):
+        owner, _, leaf = name.rpartition(".")
+        weight = module.get_parameter(name)
+        module.get_submodule(owner).register_parameter(leaf, nn.Parameter(weight.detach().clone()))
+
+
+def without_twins(module: nn.Module, state: dict[str, Any], prefix: str, metadata: Any) -> None:
+    """Save tied weights once."""
+    for name in twins(module):
+        del state[prefix + name]
+
+
+def with_twins(module: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None:
+    """Load tied weights by all their names."""
+    for name, kept in twins(module).items():
+        if prefix + kept in state:
+            state[prefix + name] = state[prefix + kept]

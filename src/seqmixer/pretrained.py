@@ -1,0 +1,110 @@
+"""Runs of pretrained models: their tokenizer makes the words, and the run folder keeps all but the first weights.
+
+PATH is a folder or a name of the hub. RUN/pretrained/ has the network's config and its tokenizer from the beginning,
+and its trained weights at the end: it is a folder that transformers opens by itself.
+"""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from seqmixer.config import Config, ModelConfig
+from seqmixer.data import Task, Vocabs, Vocabulary, read_tokenizer, token_ids, tokenizer_vocabs
+from seqmixer.errors import DataError, RunError
+from seqmixer.models import huggingface
+from seqmixer.models.huggingface import Decoder, EncoderDecoder, Pretrained
+from seqmixer.training import checkpoint
+
+FOLDER, TIED = "pretrained", "tied.json"
+
+
+def vocabs(config: Config, run: Path | None = None) -> Vocabs | None:
+    """The words of sources and targets, of the model that a run begins with or keeps; None if it has no such model."""
+    if config.model.path is None:
+        return None
+    path = place(config.model, run)
+    return tokenizer_vocabs(
+        path,
+        encoder=huggingface.read_config(path).is_encoder_decoder,
+        source=config.data.source,
+        prefix=config.data.prefix,
+        suffix=config.data.suffix,
+        limit=config.data.source_length,
+    )
+
+
+def model(config: ModelConfig, run: Path | None = None) -> EncoderDecoder | Decoder:
+    """The model that a run begins with; or the shape of the one it keeps, for weights of a checkpoint."""
+    path = place(config, run)
+    made = huggingface.load(
+        Pretrained(path, token_ids(read_tokenizer(path), path), weights=run is None),
+        lora_rank=config.lora_rank,
+        checkpointing=config.checkpointing,
+        dtype=torch.bfloat16 if config.dtype == "bfloat16" else torch.float32,
+    )
+    if run is not None:
+        huggingface.untie(made, read_tied(run))
+    return made
+
+
+def place(config: ModelConfig, run: Path | None) -> str:
+    if run is None:
+        return str(config.path)
+    if not (run / FOLDER).is_dir():  # what is no folder would be taken for a name of the hub
+        raise RunError(f"{run}: {FOLDER}/ is missing; this is no complete run folder")
+    return str(run / FOLDER)
+
+
+def read_tied(run: Path) -> list[str]:
+    path = run / FOLDER / TIED
+    try:
+        return [str(name) for name in json.loads(path.read_text())]
+    except (OSError, ValueError):
+        raise RunError(f"{path} is missing or damaged; this is no complete run folder") from None
+
+
+def require_positions(path: str, task: Task) -> None:
+    """Refuse data that the model has no positions for, now and not when the longest source comes."""
+    config = huggingface.read_config(path)
+    limit, T = huggingface.positions_of(config), task.length
+    longest = max(len(source) for split in (task.train, task.valid, task.test) for source in split.sources)
+    if limit is not None and (max(longest, T) if config.is_encoder_decoder else longest + T) > limit:
+        raise DataError(
+            f"the longest source has {longest} tokens and T = {T}, but {path} has positions for {limit}; "
+            "set data.source_length (and data.length)"
+        )
+
+
+def keep(path: str, model: nn.Module, vocab: Vocabulary, run: Path) -> None:
+    """Put into the run folder what is needed to open it: the network's config, the tokenizer, which weights are one.
+
+    The last is not in the config: transformers ties or not by what it finds in the file of the weights.
+    """
+    if not (run / FOLDER).is_dir():
+        new = fresh(run)
+        huggingface.save_config(path, new)
+        vocab.save(new)
+        (new / TIED).write_text(json.dumps(sorted(huggingface.twins(model))))
+        os.rename(new, run / FOLDER)
+
+
+def export(config: ModelConfig, run: Path) -> None:
+    """Add the best weights to RUN/pretrained, LoRA's merged into them: transformers then opens the folder by itself."""
+    best, new = model(config, run), fresh(run)
+    checkpoint.load_weights(best, checkpoint.load(run / "best")[0], run / "best")
+    huggingface.save(best, new, lora=config.lora_rank > 0)
+    for file in new.iterdir():
+        os.replace(file, run / FOLDER / file.name)
+    new.rmdir()
+
+
+def fresh(run: Path) -> Path:
+    """An empty folder beside the place of the real one: a death while it is filled leaves that as it was."""
+    new = run / f"{FOLDER}.new"
+    shutil.rmtree(new, ignore_errors=True)
+    new.mkdir(parents=True)
+    return new

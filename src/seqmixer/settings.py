@@ -1,0 +1,64 @@
+"""Settings as text: set by name, listed with their meaning, and explained where one is wrong."""
+
+import tomllib
+from collections.abc import Sequence
+from typing import Any
+
+import tomli_w
+from pydantic import BaseModel
+from pydantic_core import ErrorDetails
+
+from seqmixer.errors import ConfigError, unknown
+
+
+def documentation(config: type[BaseModel]) -> str:
+    """Every setting as TOML, its meaning above it. Settings without a value by default are commented out."""
+    lines = []
+    for name, field in config.model_fields.items():
+        kind = field.annotation
+        table = kind.model_fields if isinstance(kind, type) and issubclass(kind, BaseModel) else {name: field}
+        lines += [f"\n[{name}]"] if table is not config.model_fields and name not in table else []
+        for key, setting in table.items():
+            default = setting.get_default(call_default_factory=True)
+            line = f"# {key} =" if default is None else tomli_w.dumps({key: default}).strip()
+            lines += [f"# {' '.join((setting.description or '').split())}", line]
+    return "\n".join(lines)
+
+
+def assign(values: dict[str, Any], override: str) -> None:
+    """Set `a.b=c` in nested dicts. c is read as TOML, or else as a string."""
+    name, equals, text = override.partition("=")
+    if not equals or not name.strip():
+        raise ConfigError(f"--set {override!r}: write NAME=VALUE, for example model.hidden=512")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text
+    *tables, last = name.strip().split(".")
+    for table in tables:
+        values = values.setdefault(table, {})
+        if not isinstance(values, dict):
+            raise ConfigError(f"--set {override!r}: {table!r} is a setting, not a table of settings")
+    values[last] = value
+
+
+def explain(error: ErrorDetails, config: type[BaseModel]) -> str:
+    """One line for the first thing wrong with a config."""
+    names = [str(part) for part in error["loc"]]
+    if error["type"] == "extra_forbidden":
+        return str(unknown("setting", ".".join(names), known(names[:-1], config)))
+    message = str(error["msg"]).removeprefix("Value error, ")
+    if error["type"] == "value_error":
+        return message
+    return f"{'.'.join(names)} = {error['input']!r}: {message}"
+
+
+def known(tables: Sequence[str], config: type[BaseModel]) -> list[str]:
+    """The names of all settings in a table, written in full."""
+    section = config
+    for table in tables:
+        kind = section.model_fields[table].annotation if table in section.model_fields else None
+        if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
+            break
+        section = kind
+    return [".".join([*tables, name]) for name in section.model_fields]
