@@ -21,10 +21,10 @@ LAYERS = [  # a module imports only from its own part and from rows above
     {"config"},
     {"evaluation", "scoring"},
     {"training"},
-    {"build"},
+    {"build", "identity"},
     {"runs"},
     {"inference"},
-    {"experiments", "serve"},
+    {"experiments", "serve", "doctor"},
     {"cli"},
 ]
 RANK = {name: i for i, row in enumerate(LAYERS) for name in row}
