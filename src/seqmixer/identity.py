@@ -60,8 +60,8 @@ def require_own_code(path: Path, config: Config, trust: bool) -> None:
     """A run folder's config names Python code, but only the user's own config, or the user's word, has it imported."""
     if not trust and is_run(path.parent) and (code := python_code(config)):
         raise ConfigError(
-            f"{path} lies in a run folder and has the Python function {code!r} as its reward; if that code is yours, add "
-            "--trust"
+            f"{path} lies in a run folder and has the Python function {code!r} as its reward; if that code is yours, "
+            "add --trust"
         )
 
 

@@ -7,7 +7,7 @@ standard error.
 import sys
 import warnings
 
-from seqmixer.cli import running, scoring, tables  # noqa: F401  (their commands enter the application)
+from seqmixer.cli import doctor, running, scoring, tables  # noqa: F401  (their commands enter the application)
 from seqmixer.cli.options import app, this_command
 from seqmixer.errors import Interrupted, SeqmixerError
 
