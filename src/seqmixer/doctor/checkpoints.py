@@ -49,8 +49,9 @@ def examine_checkpoints(subject: Subject, length: int | None) -> Section:
         places = inspected(folder / name)
         findings += list(judged(folder / name, places))
         values[name] = places
-    if any(finding.level == "problem" for finding in findings):
-        return Section("checkpoint", findings, values)
+    found = Section("checkpoint", findings, values)
+    if found.broken:
+        return found
     position = state(folder / "last", values["last"])
     best = state(folder / "best", values["best"])
     if position is not None:

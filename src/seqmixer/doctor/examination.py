@@ -1,5 +1,6 @@
 """Examine a config or a run: the parts in the order in which a run would meet them."""
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -18,10 +19,10 @@ from seqmixer.doctor.findings import Diagnosis, Finding, Section
 from seqmixer.doctor.preflight import described, preflight, verdict
 from seqmixer.doctor.settings import examine_settings
 from seqmixer.errors import SeqmixerError
-from seqmixer.identity import is_run, python_code, require_inside
+from seqmixer.identity import is_run, python_code
 from seqmixer.models import Recurrent, Transformer
 from seqmixer.rewards import as_reward
-from seqmixer.runs import load, located, start_from
+from seqmixer.runs import load, located, read_config, start_from
 from seqmixer.training import checkpoint, device
 from seqmixer.types import Reward
 
@@ -51,8 +52,9 @@ def examine(target: Path, overrides: Sequence[str] = (), out: Path = Path("runs"
         data,
         examine_checkpoints(subject, length),
     ]
-    if task is None or any(finding.level == "problem" for finding in sections[0].findings):
-        why = "the data cannot be read" if task is None else "the environment has a problem"
+    broken = [section.name for section in sections if section.name != "settings" and section.broken]
+    if task is None or broken:
+        why = f"the {' and the '.join(broken)} must be mended first"
         return Diagnosis(
             [*sections, Section("cost", [Finding("note", "time, memory and pre-flight not measured", why)])]
         )
@@ -61,7 +63,7 @@ def examine(target: Path, overrides: Sequence[str] = (), out: Path = Path("runs"
 
 def read_subject(target: Path, overrides: Sequence[str], out: Path, trust: bool) -> Subject:
     if target.is_dir():
-        require_inside(target)
+        read_config(target)  # refuses what is no run folder
         path = target / "config.toml"
         return Subject(located(Config.load(path, overrides)), path, target, trust, tuple(overrides))
     config = Config.load(target, overrides)
@@ -131,7 +133,9 @@ def model_at_hand(subject: Subject, task: Task) -> tuple[Recurrent | Transformer
     model = build_model(config.model, Dimensions.of(task))
     origin = RANDOM
     if checkpoint.exists(folder / "best"):
-        model.load_state_dict(load(folder).model.state_dict())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a damaged one before it has its line already
+            model.load_state_dict(load(folder).model.state_dict())
         origin = f"the best model of {folder}"
     elif config.training.start is not None:
         start_from(model, task, Path(config.training.start))

@@ -32,6 +32,10 @@ class Section:
     findings: Sequence[Finding]
     values: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def broken(self) -> bool:
+        return any(finding.level == "problem" for finding in self.findings)
+
 
 @dataclass(frozen=True)
 class Diagnosis:

@@ -20,6 +20,8 @@ from seqmixer.types import EOS, PAD, Batch, Choose, Reward, Rollout, SequenceMod
 
 SENTENCES = 64
 SAMPLES = 8  # of each sentence
+WRITES = 0.2  # share of right words ranked first: below it a model cannot write; a trained one has twice that and more
+SURE = 0.9  # share of samples equal to greedy search's, from which on there is nothing to compare
 
 
 @dataclass(frozen=True)
@@ -111,18 +113,18 @@ def described(found: Preflight) -> list[Finding]:
 
 def verdict(valid: Preflight, train: Preflight) -> list[Finding]:
     """Whether sequence-level training is likely to work. It takes place on training sentences: they decide."""
-    within_ten = 1 - train.ranks["more"]
-    if train.spread_batch < 1e-6 and train.same_as_greedy < 0.9:
+    if train.spread_batch < 1e-6 and train.same_as_greedy < SURE:
         what = "sequence-level training will not work"
         why = f"every sample is paid {train.reward_samples:.3f}, whatever it says"
         return [Finding("problem", what, why, "look at the reward")]
-    if within_ten < 0.5:
+    if train.ranks["1"] < WRITES:
         what = "sequence-level training is not likely to work: the model cannot write yet"
-        why = f"the right word is among its ten best only {within_ten:.0%} of the time"
+        why = f"the right word is its first choice only {train.ranks['1']:.0%} of the time"
         return [Finding("problem", what, why, "train with XENT first: algorithm.xent_epochs, or training.start")]
-    if train.same_as_greedy >= 0.9 or train.spread_source < 0.01 * abs(train.reward_references):
+    if train.same_as_greedy >= SURE or train.spread_source < 0.01 * abs(train.reward_references):
         return [nothing_to_learn(train)]
-    return [*doubts(valid), likely(valid)]
+    found = [*overfitted(valid, train), *doubts(valid)]
+    return [*found, Finding("note", "sequence-level training may work, in spite of these")] if found else [likely(valid)]
 
 
 def nothing_to_learn(train: Preflight) -> Finding:
@@ -135,6 +137,17 @@ def nothing_to_learn(train: Preflight) -> Finding:
         return Finding("problem", what, why, "start from a model that is less sure of itself, such as an earlier one")
     advice = "have more training sentences, a smaller model.hidden, model.dropout, or fewer epochs of XENT"
     return Finding("problem", what, f"{why}: the model knows its references by heart", advice)
+
+
+def overfitted(valid: Preflight, train: Preflight) -> list[Finding]:
+    if valid.reward_greedy >= 0.5 * train.reward_greedy:
+        return []
+    what = (
+        f"greedy search is paid {train.reward_greedy:.3f} on training sentences and {valid.reward_greedy:.3f} on "
+        "validation sentences"
+    )
+    why = "the model has learnt the former by heart, and what it is paid there will not carry over"
+    return [Finding("warning", what, why, "have more training sentences, or model.dropout")]
 
 
 def doubts(found: Preflight) -> list[Finding]:
