@@ -99,7 +99,10 @@ def test_the_start_of_a_run_is_the_model_that_is_examined(run, config):
             "problem  pre-flight: reward 'broken' returned nan for sequence 0, '{first}'; a reward is one finite number",
         ),
         (["data.folder=away"], "problem  data: away/train.a: no such file; mend its name, or data.folder"),
-        (["data.folder=away"], "note     cost: time, memory and pre-flight not measured: the data must be mended first"),
+        (
+            ["data.folder=away"],
+            "note     cost: time, memory and pre-flight not measured: the data must be mended first",
+        ),
         (
             ["model.window=4"],
             "problem  settings: mine.toml: model.window must be odd, so that it has a centre; got 4",

@@ -42,7 +42,10 @@ def test_a_finished_run(folder):
     score = read_best(folder)
     assert said(folder) == [
         ("ok", f"{folder}/last: last, last.1 whole, checksums right"),
-        ("ok", f"{folder}/best: {', '.join(sorted(path.name for path in folder.glob('best*')))} whole, checksums right"),
+        (
+            "ok",
+            f"{folder}/best: {', '.join(sorted(path.name for path in folder.glob('best*')))} whole, checksums right",
+        ),
         ("ok", f"finished: 2 epochs done; {score}; score it with: seqmixer evaluate {folder}"),
     ]
 
@@ -73,7 +76,10 @@ def test_no_whole_checkpoint(folder):
     for path in folder.glob("best*"):
         (path / "manifest.json").unlink()
     lines = [
-        ("problem", f"{path} is damaged: no readable manifest: there is no other; fetch it again, or begin another run (--set name=...)")
+        (
+            "problem",
+            f"{path} is damaged: no readable manifest: there is no other; fetch it again, or begin another run (--set name=...)",
+        )
         for path in sorted(folder.glob("best*"))
     ]
     assert [line for line in said(folder) if line[0] != "ok"] == lines
@@ -101,7 +107,9 @@ def test_a_damaged_log(folder):
 
 def test_a_renamed_folder(folder):
     moved = folder.rename(folder.with_name("other"))
-    line = f"{moved} holds the run 'run': it can be used as it is, but gone on with only under its name; rename the folder"
+    line = (
+        f"{moved} holds the run 'run': it can be used as it is, but gone on with only under its name; rename the folder"
+    )
     assert said(moved)[0] == ("note", line)
 
 

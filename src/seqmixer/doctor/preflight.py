@@ -124,7 +124,9 @@ def verdict(valid: Preflight, train: Preflight) -> list[Finding]:
     if train.same_as_greedy >= SURE or train.spread_source < 0.01 * abs(train.reward_references):
         return [nothing_to_learn(train)]
     found = [*overfitted(valid, train), *doubts(valid)]
-    return [*found, Finding("note", "sequence-level training may work, in spite of these")] if found else [likely(valid)]
+    return (
+        [*found, Finding("note", "sequence-level training may work, in spite of these")] if found else [likely(valid)]
+    )
 
 
 def nothing_to_learn(train: Preflight) -> Finding:
