@@ -22,10 +22,10 @@ LAYERS = [  # a module imports only from its own part and from rows above
     {"evaluation", "scoring"},
     {"training"},
     {"pretrained"},
-    {"build"},
+    {"build", "identity"},
     {"runs"},
     {"inference"},
-    {"experiments", "serve"},
+    {"experiments", "serve", "doctor"},
     {"cli"},
 ]
 RANK = {name: i for i, row in enumerate(LAYERS) for name in row}

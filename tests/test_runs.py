@@ -189,6 +189,7 @@ def test_data_that_changed_since_the_run_began_is_noticed(tmp_path, split):
 
 def test_a_damaged_description_of_the_task_is_one_clear_line(tmp_path):
     train(config(tmp_path), tmp_path)
+    (tmp_path / "run/manifest.json").unlink()  # which would have said so
     (tmp_path / "run/task.json").write_text("{}")
     with pytest.raises(
         RunError, match=re.escape("run/task.json is missing or damaged; this is no complete run folder")

@@ -1,6 +1,6 @@
 """Run folders: `train` makes one from a config, `load` opens one. Everything after training reads only the folder.
 
-config.toml  task.json  source.vocab  target.vocab    what the run is
+config.toml  task.json  source.vocab  target.vocab  manifest.json    what the run is
 log.jsonl  samples.txt  last/  best/  scores.json     what came of it
 """
 
@@ -30,6 +30,7 @@ from seqmixer.config import TOYS, Config
 from seqmixer.data import Split, Task, Vocab, Vocabs, Vocabulary, batches, coverage
 from seqmixer.errors import RunError, unknown
 from seqmixer.evaluation import Evaluation, evaluate
+from seqmixer.identity import is_run, require_inside, require_whole, seal
 from seqmixer.schedules import stages
 from seqmixer.training import Progress, Silent, Training, checkpoint, device
 from seqmixer.types import Reward, Rollout, SequenceModel
@@ -127,6 +128,7 @@ def alone_in(folder: Path) -> Iterator[None]:
     """Keep other processes out of a run folder, and say in one line why it cannot be written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        require_inside(folder)
         with FileLock(folder / ".lock", timeout=0):
             yield
     except Timeout:
@@ -145,7 +147,8 @@ def try_out(reward: Reward, task: Task) -> None:
 def load(folder: Path) -> Run:
     """Open a run with its best model so far."""
     config = read_config(folder)
-    dimensions = Dimensions(**read_task(folder)["dimensions"])
+    require_whole(folder, config)
+    dimensions = read_task(folder)[0]
     vocabs = saved_vocabs(folder)
     if vocabs is None:
         raise RunError(f"{folder}: target.vocab is missing; this is no complete run folder")
@@ -158,6 +161,7 @@ def load(folder: Path) -> Run:
 
 
 def read_config(folder: Path) -> Config:
+    require_inside(folder)
     path = folder / "config.toml"
     if not path.is_file():
         raise RunError(f"{folder}: not a run folder (no config.toml); `seqmixer train` makes one")
@@ -176,22 +180,27 @@ def located(config: Config) -> Config:
 
 def require_same_config(folder: Path, config: Config) -> None:
     """A run goes on with the config it began with, or is another run."""
-    if (folder / "config.toml").is_file():
-        before = dict(settings(read_config(folder).model_dump()))
-        now = dict(settings(config.model_dump()))
-        changed = [name for name in now if now[name] != before.get(name) and name not in MAY_CHANGE]
-        if changed:
-            name = changed[0]
-            raise RunError(
-                f"{folder} holds a run with {name} = {before.get(name)!r}, not {now[name]!r}; choose another name "
-                "(--set name=...), or delete the folder"
-            )
+    if not (folder / "config.toml").is_file():
+        if is_run(folder):
+            raise RunError(f"{folder} holds a run without its config.toml; put that back, or choose another name")
+        return
+    began = read_config(folder)
+    require_whole(folder, began)
+    before = dict(settings(began.model_dump()))
+    now = dict(settings(config.model_dump()))
+    changed = [name for name in now if now[name] != before.get(name) and name not in MAY_CHANGE]
+    if changed:
+        name = changed[0]
+        raise RunError(
+            f"{folder} holds a run with {name} = {before.get(name)!r}, not {now[name]!r}; choose another name "
+            "(--set name=...), or delete the folder"
+        )
 
 
 def require_same_data(folder: Path, task: Task) -> None:
     """A run goes on with the data it began with."""
     if (folder / "task.json").is_file():
-        before = read_task(folder)["fingerprints"]
+        _, before = read_task(folder)
         changed = [split for split, fingerprint in fingerprints(task).items() if before[split] != fingerprint]
         if changed:
             raise RunError(
@@ -200,11 +209,12 @@ def require_same_data(folder: Path, task: Task) -> None:
             )
 
 
-def read_task(folder: Path) -> dict[str, Any]:
+def read_task(folder: Path) -> tuple[Dimensions, dict[str, str]]:
     """task.json: the model's dimensions, and the fingerprints of the data."""
     try:
-        description = json.loads((folder / "task.json").read_text())
-        return {"dimensions": description["dimensions"], "fingerprints": description["fingerprints"]}
+        description = json.loads((folder / "task.json").read_text(encoding="utf-8"))
+        before = {split: str(description["fingerprints"][split]) for split in SPLITS}
+        return Dimensions(**description["dimensions"]), before
     except (OSError, ValueError, KeyError, TypeError):
         raise RunError(f"{folder / 'task.json'} is missing or damaged; this is no complete run folder") from None
 
@@ -234,20 +244,21 @@ def saved_vocabs(folder: Path) -> Vocabs | None:
 
 def write_identity(folder: Path, config: Config, task: Task, dimensions: Dimensions) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.toml").write_text(config.toml(), encoding="utf-8")
+    checkpoint.write_whole(folder / "config.toml", config.toml())
     description = {"dimensions": asdict(dimensions), "fingerprints": fingerprints(task)}
-    (folder / "task.json").write_text(json.dumps(description, indent=1))
-    if config.model.path:
-        return  # the tokenizer has them
-    if task.source_vocab:
-        task.source_vocab.save(folder / "source.vocab")
-    task.target_vocab.save(folder / "target.vocab")
+    checkpoint.write_whole(folder / "task.json", json.dumps(description, indent=1))
+    if not config.model.path:  # else the tokenizer has them
+        if task.source_vocab:
+            task.source_vocab.save(folder / "source.vocab")
+        task.target_vocab.save(folder / "target.vocab")
+    seal(folder, config)
 
 
 def start_from(model: SequenceModel, task: Task, folder: Path) -> None:
     """Give a new model the best weights of another run, which must have the same shape and vocabularies."""
     if not checkpoint.exists(folder / "best"):
         raise RunError(f"training.start = {str(folder)!r}: no model there; name the folder of a run")
+    require_whole(folder, read_config(folder))
     if saved_vocabs(folder) != (task.source_vocab, task.target_vocab):
         raise RunError(
             f"training.start = {str(folder)!r}: its vocabularies are not those of this run's data; the same id would "

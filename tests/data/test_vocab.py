@@ -1,5 +1,6 @@
 """Vocabularies: building, encoding, files."""
 
+import os
 import re
 import unicodedata
 from collections import Counter
@@ -112,3 +113,17 @@ def test_words_without_the_specials_are_refused():
     message = "a vocabulary starts with <pad>, <s>, </s>, <unk>; got a, b"
     with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
         Vocab(("a", "b"))
+
+
+def test_death_while_a_vocabulary_is_saved_leaves_the_one_before(tmp_path, monkeypatch):
+    path = tmp_path / "target.vocab"
+    before = Vocab.build(["a b"])
+    before.save(path)
+
+    def died(handle):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", died)
+    with pytest.raises(KeyboardInterrupt):
+        Vocab.build(["a b c d"]).save(path)
+    assert Vocab.load(path) == before

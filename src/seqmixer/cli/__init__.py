@@ -7,7 +7,7 @@ standard error.
 import sys
 import warnings
 
-from seqmixer.cli import data, running, scoring, sweep, tables  # noqa: F401  (their commands enter the application)
+from seqmixer.cli import data, doctor, running, scoring, sweep, tables  # noqa: F401  (their commands enter the application)
 from seqmixer.cli.options import app, this_command
 from seqmixer.errors import Interrupted, SeqmixerError
 

@@ -23,6 +23,10 @@ Settings = Annotated[list[str] | None, typer.Option("--set", help="Override a se
 Beam = Annotated[int, typer.Option(min=1, help="Hypotheses of the beam search; 1 is greedy search.")]
 LengthPenalty = Annotated[float, typer.Option(help="Rank by log p / length^PENALTY; 0 ranks by probability.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Trust = Annotated[
+    bool,
+    typer.Option("--trust", help="Import the Python function that a run folder's config.toml names as its reward."),
+]
 Out = Annotated[Path, typer.Option(help="Where run folders go.")]
 
 

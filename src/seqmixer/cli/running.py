@@ -8,12 +8,18 @@ from typing import Annotated
 
 import typer
 
-from seqmixer.cli.options import Beam, ConfigFile, Json, LengthPenalty, Out, RunFolder, Settings, app, show
+from seqmixer.cli.options import Beam, ConfigFile, Json, LengthPenalty, Out, RunFolder, Settings, Trust, app, show
 from seqmixer.errors import ConfigError, DataError
 
 
 @app.command()
-def train(config: ConfigFile, settings: Settings = None, out: Out = Path("runs"), as_json: Json = False) -> None:
+def train(
+    config: ConfigFile,
+    settings: Settings = None,
+    out: Out = Path("runs"),
+    trust: Trust = False,
+    as_json: Json = False,
+) -> None:
     """Train a model and score it. Stopped with Ctrl-C, the same command goes on where it was.
 
     Leaves OUT/NAME with the best model, log.jsonl, samples.txt and scores.json.
@@ -23,10 +29,13 @@ def train(config: ConfigFile, settings: Settings = None, out: Out = Path("runs")
     seqmixer train configs/toy/translation.toml --set algorithm.name=xent --set name=plain
     """
     from seqmixer.config import Config
+    from seqmixer.identity import require_own_code
     from seqmixer.runs import train as train_run
     from seqmixer.training import Terminal
 
-    run = train_run(Config.load(config, settings or []), out, Terminal())
+    chosen = Config.load(config, settings or [])
+    require_own_code(config, chosen, trust)
+    run = train_run(chosen, out, Terminal())
     scores = json.loads((run.folder / "scores.json").read_text())
     line = f"{run.folder}  {scores['metric']} {scores['test']:.2f} (test)  {scores['valid']:.2f} (valid)"
     show(scores | {"run": str(run.folder)}, f"{line}\n{scores['signature']}", as_json)

@@ -1,5 +1,6 @@
 """Vocabularies: words to ids and back, kept as a text file with one word a line."""
 
+import os
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -107,7 +108,13 @@ class Vocab(Vocabulary):
         return cls(tuple(lines))
 
     def save(self, path: Path) -> None:
-        path.write_bytes("".join(f"{word}\n" for word in self.words).encode("utf-8"))
+        """Write the whole file or leave the one before: half a vocabulary would be read as a smaller one."""
+        new = path.with_name(f"{path.name}.new")
+        with new.open("wb") as file:
+            file.write("".join(f"{word}\n" for word in self.words).encode("utf-8"))
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(path)
 
     @cached_property
     def ids(self) -> KnownWords:

@@ -92,21 +92,33 @@ class DocumentFrequencies:
             with safe_open(path, framework="pt") as file:
                 about = file.metadata()
                 keys, idf = (tuple(file.get_tensor(f"{kind}.{n}") for n in range(ORDER)) for kind in ("keys", "idf"))
-            return cls(int(about["documents"]), int(about["vocab"]), about["fingerprint"], keys, idf)
+            stored = cls(int(about["documents"]), int(about["vocab"]), about["fingerprint"], keys, idf)
+            checksum = about["checksum"]
         except FileNotFoundError:
             raise DataError(f"{path}: no such file; `DocumentFrequencies.build(...).save(path)` makes one") from None
-        except (SafetensorError, KeyError, TypeError) as error:
+        except (SafetensorError, KeyError, TypeError, ValueError) as error:
             what = f"not a file of document frequencies ({error})"
             raise DataError(f"{path}: {what}; delete it to have it made anew") from error
+        if stored.checksum() != checksum:
+            raise DataError(f"{path}: damaged: it is not what was written; delete it to have it made anew")
+        return stored
 
     def save(self, path: Path) -> None:
         """Write a safetensors file, whole or not at all."""
         tensors = {f"keys.{n}": table for n, table in enumerate(self.keys)}
         tensors |= {f"idf.{n}": table for n, table in enumerate(self.idf)}
         about = {"documents": str(self.documents), "vocab": str(self.vocab), "fingerprint": self.fingerprint}
+        about["checksum"] = self.checksum()
         new = path.with_name(f"{path.name}.{os.getpid()}.new")
         save_file(tensors, new, about)
         new.replace(path)
+
+    def checksum(self) -> str:
+        """Of all that is saved: a table with a flipped bit would pay wrongly, without a word."""
+        digest = hashlib.sha256(f"{self.documents} {self.vocab} {self.fingerprint}".encode())
+        for table in (*self.keys, *self.idf):
+            digest.update(table.cpu().numpy().tobytes())
+        return digest.hexdigest()
 
     def to(self, device: torch.device) -> "DocumentFrequencies":
         keys, idf = (tuple(table.to(device) for table in tables) for tables in (self.keys, self.idf))

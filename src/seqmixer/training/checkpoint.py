@@ -8,6 +8,7 @@ known by its checksums.
 import hashlib
 import json
 import os
+import re
 import shutil
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -25,6 +26,7 @@ Tensors = Mapping[str, Tensor]
 State = dict[str, Any]
 
 TENSORS, STATE, MANIFEST = "tensors.safetensors", "state.json", "manifest.json"
+NUMBER = re.compile(r"\.[0-9]{1,9}")
 
 
 def save(folder: Path, tensors: Tensors, state: Mapping[str, Any], keep: int = 1) -> None:
@@ -81,7 +83,8 @@ def exists(folder: Path) -> bool:
 
 def places(folder: Path) -> Iterator[Path]:
     """Where the checkpoint may be, newest first: a new one is left beside its place by a death between two renames."""
-    numbered = sorted(folder.parent.glob(f"{folder.name}.[0-9]*"), key=lambda path: int(path.suffix[1:]))
+    older = (path for path in folder.parent.glob(f"{folder.name}.*") if NUMBER.fullmatch(path.name, len(folder.name)))
+    numbered = sorted(older, key=lambda path: int(path.suffix[1:]))
     yield from (path for path in (folder, sibling(folder, "new"), *numbered) if path.is_dir())
 
 
@@ -106,6 +109,15 @@ def verify(place: Path) -> None:
 def checksum(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file, or leave the one before: never half of it, and never through a link."""
+    new = sibling(path, "new")
+    new.unlink(missing_ok=True)
+    new.write_text(text, encoding="utf-8")
+    flush(new)
+    os.replace(new, path)
 
 
 def flush(path: Path) -> None:

@@ -13,11 +13,23 @@ from torch import Tensor
 from seqmixer.algorithms import Algorithm
 from seqmixer.errors import RunError
 from seqmixer.rewards import Pending, Startable, begin
+from seqmixer.training.checkpoint import write_whole
 from seqmixer.types import Reward, Rollout
 
 P = ParamSpec("P")
 Result = TypeVar("Result")
 Event = dict[str, Any]
+EPOCH = {
+    "epoch",
+    "stage",
+    "rate",
+    "train",
+    "valid",
+    "best",
+    "symptoms",
+    "seconds",
+    "samples",
+}  # what closes an epoch has
 
 
 class Log:
@@ -35,7 +47,7 @@ class Log:
         """Forget epochs that a resumed run will do again. Epochs count from 1 here."""
         events = [event for event in read_log(self.folder) if event.get("epoch", 0) < epoch]
         lines = "".join(json.dumps(event, ensure_ascii=False) + "\n" for event in events)
-        self.path.write_text(lines, encoding="utf-8")
+        write_whole(self.path, lines)  # a death here must not cost the epochs before
 
     def write_samples(self) -> None:
         """samples.txt: hypothesis beside reference, epoch by epoch."""
@@ -53,13 +65,17 @@ def read_log(folder: Path) -> list[Event]:
     if not path.exists():
         return []
     events = []
-    lines = path.read_text(encoding="utf-8").splitlines()
-    for number, line in enumerate(lines, 1):
+    *lines, rest = path.read_bytes().split(b"\n")
+    for number, line in enumerate([*lines, rest] if rest else lines, 1):
         try:
-            events.append(json.loads(line))
-        except json.JSONDecodeError:
-            if number < len(lines):
-                raise RunError(f"{path}:{number}: not JSON; the log is damaged") from None
+            event = json.loads(line.decode("utf-8"))
+            if (EPOCH if event["event"] == "epoch" else {"event"}) <= event.keys():
+                events.append(event)
+                continue
+        except (ValueError, TypeError, KeyError):
+            if number > len(lines):  # it has no end: death came while it was written
+                continue
+        raise RunError(f"{path}:{number}: no event of a run; the log is damaged: mend the line, or delete it")
     return events
 
 

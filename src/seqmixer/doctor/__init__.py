@@ -1,0 +1,7 @@
+"""`seqmixer doctor`: what stands in the way of a run, before it costs hours."""
+
+from seqmixer.doctor.examination import examine
+from seqmixer.doctor.findings import Diagnosis, Finding, Section
+from seqmixer.doctor.preflight import Preflight, preflight, verdict
+
+__all__ = ["Diagnosis", "Finding", "Preflight", "Section", "examine", "preflight", "verdict"]

@@ -1,0 +1,141 @@
+"""What a run folder holds: whole or damaged checkpoints, how far the run is, and the command to go on with."""
+
+import json
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from seqmixer.build import forced_words
+from seqmixer.config import Config
+from seqmixer.doctor.findings import Finding, Section
+from seqmixer.errors import RunError, SeqmixerError
+from seqmixer.identity import is_run, python_code
+from seqmixer.rewards import DocumentFrequencies
+from seqmixer.runs import located, require_same_config
+from seqmixer.training import checkpoint, epochs, read_log
+
+Places = dict[str, str | None]  # by checkpoint folder: what is wrong with it; None: it is whole
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is examined."""
+
+    config: Config
+    path: Path  # of the config's file
+    folder: Path  # of the run, which may not be there yet
+    trusted: bool  # whether Python code that the config names may be imported
+    overrides: tuple[str, ...] = ()
+
+    @property
+    def command(self) -> str:
+        """What begins the run, or goes on with it."""
+        settings = [part for override in self.overrides for part in ("--set", override)]
+        trust = ["--trust"] if python_code(self.config) and is_run(self.path.parent) else []
+        parts = ["seqmixer", "train", str(self.path), *settings, "--out", str(self.folder.parent), *trust]
+        return shlex.join(parts)
+
+
+def examine_checkpoints(subject: Subject, length: int | None) -> Section:
+    """`length` is T; None where the data could not be read."""
+    folder = subject.folder
+    if not (folder / "config.toml").is_file() and not is_run(folder):
+        return Section("checkpoint", [Finding("ok", f"no run in {folder} yet; begin it with: {subject.command}")])
+    findings = [*refused(subject), *damaged_files(folder)]
+    values: dict[str, Any] = {}
+    for name in ("last", "best"):
+        places = inspected(folder / name)
+        findings += list(judged(folder / name, places))
+        values[name] = places
+    found = Section("checkpoint", findings, values)
+    if found.broken:
+        return found
+    position = state(folder / "last", values["last"])
+    best = state(folder / "best", values["best"])
+    if position is not None:
+        findings += list(standing(subject, position, best, length))
+        values |= {"epoch": position["epoch"], "batch": position["batch"]}
+    return Section("checkpoint", findings, values)
+
+
+def refused(subject: Subject) -> Iterator[Finding]:
+    """What `train` would say."""
+    if subject.folder.name != subject.config.name:
+        what = f"{subject.folder} holds the run {subject.config.name!r}"
+        yield Finding(
+            "note", what, "it can be used as it is, but gone on with only under its name", "rename the folder"
+        )
+    try:
+        require_same_config(subject.folder, located(subject.config))
+    except SeqmixerError as error:
+        yield Finding("problem", str(error))
+
+
+def inspected(folder: Path) -> Places:
+    """Every checkpoint of that name, newest first."""
+    places: Places = {}
+    for place in checkpoint.places(folder):
+        try:
+            checkpoint.verify(place)
+            places[place.name] = None
+        except RunError as error:
+            places[place.name] = str(error)
+    return places
+
+
+def judged(folder: Path, places: Places) -> Iterator[Finding]:
+    whole = [name for name, wrong in places.items() if wrong is None]
+    for name, wrong in places.items():
+        if wrong is not None:
+            why = f"{whole[0]} is used" if whole else "there is no other"
+            advice = "" if whole else "fetch it again, or begin another run (--set name=...)"
+            yield Finding("warning" if whole else "problem", f"{folder.parent / name} is {wrong}", why, advice)
+    if whole:
+        yield Finding("ok", f"{folder}: {', '.join(whole)} whole, checksums right")
+
+
+def damaged_files(folder: Path) -> Iterator[Finding]:
+    """The log and the document frequencies; checkpoints and the rest have checksums that others look at."""
+    try:
+        read_log(folder)
+        if (folder / "cider.safetensors").exists():
+            DocumentFrequencies.load(folder / "cider.safetensors")
+    except SeqmixerError as error:
+        yield Finding("problem", str(error))
+
+
+def standing(
+    subject: Subject, position: dict[str, Any], best: dict[str, Any] | None, length: int | None
+) -> Iterator[Finding]:
+    """How far the run is, and what to do next."""
+    done, folder = position["epoch"], subject.folder
+    logged = [event["epoch"] for event in epochs(read_log(folder))]
+    if logged[:done] != list(range(1, done + 1)):
+        yield Finding("warning", f"{folder / 'log.jsonl'} lacks epochs: {done} are done, {len(logged)} are there")
+    where = f"{done} epochs done" + (f", {position['batch']} batches of the next" if position["batch"] else "")
+    if best is not None:
+        where += f"; the best model is of epoch {best['epoch']}, {subject.config.evaluation.metric} {best['score']:.2f}"
+    total = planned(subject.config, length)
+    training = subject.config.training
+    decayed_away = training.decay > 1 and position["rate"] < training.min_lr
+    if decayed_away or (total is not None and done >= total):
+        use = shlex.join(["seqmixer", "evaluate", str(folder)])
+        yield Finding("ok", f"finished: {where}; score it with: {use}")
+    else:
+        of = "" if total is None else f" of {total}"
+        yield Finding("ok", f"{where.replace(' epochs done', f'{of} epochs done', 1)}; go on with: {subject.command}")
+
+
+def planned(config: Config, length: int | None) -> int | None:
+    """How many epochs the run has; None where that depends on data that could not be read."""
+    if config.training.epochs is not None or length is None:
+        return config.training.epochs
+    return len(forced_words(config.algorithm, length))
+
+
+def state(folder: Path, places: Places) -> dict[str, Any] | None:
+    """The state of the newest whole checkpoint."""
+    whole = [name for name, wrong in places.items() if wrong is None]
+    return json.loads((folder.parent / whole[0] / checkpoint.STATE).read_text()) if whole else None

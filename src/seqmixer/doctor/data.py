@@ -1,0 +1,147 @@
+"""The data of a run: there, readable, aligned, long enough, known words, no test sentence among the training ones."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from torch import Tensor
+
+from seqmixer.build import build_metric, build_task
+from seqmixer.config import Config, DataConfig
+from seqmixer.data import Split, Task, coverage
+from seqmixer.data.cropping import length_covering
+from seqmixer.doctor.findings import Finding, Section
+from seqmixer.errors import SeqmixerError
+from seqmixer.runs import SPLITS, fingerprints, named_split, read_task, saved_vocabs
+from seqmixer.types import UNK
+
+UNKNOWN = 0.05  # share of unknown words from which on they matter
+LEAK = 0.01  # share of examples that stand in the training data too, from which on they matter
+
+
+def examine_data(config: Config, folder: Path) -> tuple[Section, Task | None]:
+    """The task is None where it cannot be read."""
+    gone = list(missing_files(config.data))
+    if gone:
+        return Section("data", gone), None
+    try:
+        task = build_task(config.data, saved_vocabs(folder))
+        build_metric(config, task)
+    except SeqmixerError as error:
+        return Section("data", [Finding("problem", str(error))]), None
+    findings = [
+        size(config, task),
+        covered(task),
+        *unknown_words(task),
+        *leaks(task),
+        *changed(folder, task),
+    ]
+    if config.training.batch_size > len(task.train):
+        what = (
+            f"training.batch_size = {config.training.batch_size} is more than the {len(task.train)} training examples"
+        )
+        findings.append(Finding("warning", what, "an epoch is then one update", "lower it"))
+    return Section("data", findings, measured(task)), task
+
+
+def missing_files(config: DataConfig) -> Iterator[Finding]:
+    """All of them, where reading would name the first."""
+    match config.task:
+        case "text":
+            names: Iterable[str] = dict.fromkeys((*config.train, *config.valid, *config.test))
+        case "captions":
+            names = (config.captions, config.features)
+        case _:
+            names = ()
+    for path in (Path(config.folder) / name for name in names):
+        if not path.exists():
+            yield Finding("problem", f"{path}: no such file", advice="mend its name, or data.folder")
+
+
+def size(config: Config, task: Task) -> Finding:
+    sizes = " / ".join(f"{len(named_split(task, name)):,}" for name in SPLITS)
+    words = f"{len(task.target_vocab):,} target words"
+    if task.source_vocab:
+        words = f"{len(task.source_vocab):,} source and {words}"
+    return Finding("ok", f"{config.data.task}: {sizes} examples to train, validate and test on, {words}")
+
+
+def covered(task: Task) -> Finding:
+    share = coverage(task.train, task.length)
+    what = f"T = {task.length} covers {share:.1%} of the training targets"
+    if share >= 0.9:
+        return Finding("ok", what)
+    why = "the others lose their tail and their end, so the model learns not to stop"
+    return Finding("warning", what, why, f"set data.length = {length_covering(task.train)}, which covers 95 %")
+
+
+def unknown_words(task: Task) -> Iterator[Finding]:
+    for name in SPLITS:
+        for side, share in unknown(named_split(task, name)).items():
+            if share > UNKNOWN:
+                what = f"{share:.1%} of the {side} words of {name} are unknown"
+                yield Finding(
+                    "warning", what, "an unknown word never matches", f"lower data.{side}_min_count, or use BPE"
+                )
+
+
+def unknown(split: Split) -> dict[str, float]:
+    """The share of UNK on each side; EOS does not count."""
+    rows = {"target": [reference for references in split.references for reference in references]}
+    if not isinstance(split.sources, Tensor):
+        rows["source"] = list(split.sources)
+    return {
+        side: sum(row.count(UNK) for row in several) / max(sum(len(row) - 1 for row in several if row), 1)
+        for side, several in rows.items()
+    }
+
+
+def leaks(task: Task) -> Iterator[Finding]:
+    for name in ("valid", "test"):
+        split = named_split(task, name)
+        if not split.meta:
+            continue
+        share = leaked(task.train, split)
+        if share > LEAK:
+            what = f"{share:.1%} of the {name} examples, source and reference, are training examples too"
+            yield Finding("warning", what, "their score says nothing of new text", "drop them from the training data")
+
+
+def leaked(train: Split, other: Split) -> float:
+    """The share of examples that have their source and one of their references in common with a training example."""
+    seen = {pair for meta in train.meta for pair in pairs(meta["source"], meta["references"])}
+    return sum(any(pair in seen for pair in pairs(meta["source"], meta["references"])) for meta in other.meta) / len(
+        other
+    )
+
+
+def pairs(source: str, references: Iterable[str]) -> Iterator[tuple[str, str]]:
+    return ((source, reference) for reference in references)
+
+
+def changed(folder: Path, task: Task) -> Iterator[Finding]:
+    """Against what the run began with."""
+    if not (folder / "task.json").is_file():
+        return
+    try:
+        _, before = read_task(folder)
+    except SeqmixerError as error:
+        yield Finding("problem", str(error))
+        return
+    different = [name for name, value in fingerprints(task).items() if before[name] != value]
+    for name in different:
+        what = f"the {name} data is not what the run in {folder} began with"
+        yield Finding(
+            "problem", what, "it cannot go on", "put the old files back, or begin another run (--set name=...)"
+        )
+    if not different:
+        yield Finding("ok", f"the data is what the run in {folder} began with")
+
+
+def measured(task: Task) -> dict[str, object]:
+    return {
+        "length": task.length,
+        "covered": coverage(task.train, task.length),
+        "sizes": {name: len(named_split(task, name)) for name in SPLITS},
+        "unknown": {name: unknown(named_split(task, name)) for name in SPLITS},
+        "leaked": {name: leaked(task.train, named_split(task, name)) for name in ("valid", "test")},
+    }

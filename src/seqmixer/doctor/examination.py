@@ -1,0 +1,154 @@
+"""Examine a config or a run: the parts in the order in which a run would meet them."""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+
+from seqmixer.algorithms import Algorithm
+from seqmixer.build import Dimensions, build_algorithm, build_metric, build_model, build_reward
+from seqmixer.config import Config
+from seqmixer.data import Task
+from seqmixer.doctor.checkpoints import Subject, examine_checkpoints, inspected, planned, state
+from seqmixer.doctor.cost import Plan, examine_cost
+from seqmixer.doctor.data import examine_data
+from seqmixer.doctor.environment import examine_environment
+from seqmixer.doctor.findings import Diagnosis, Finding, Section
+from seqmixer.doctor.preflight import described, preflight, verdict
+from seqmixer.doctor.settings import examine_settings
+from seqmixer.errors import SeqmixerError
+from seqmixer.identity import is_run, python_code
+from seqmixer.models import Recurrent, Transformer
+from seqmixer.rewards import as_reward
+from seqmixer.runs import load, located, read_config, start_from
+from seqmixer.training import checkpoint, device
+from seqmixer.types import Reward
+
+RANDOM = "a random model"
+
+
+def examine(target: Path, overrides: Sequence[str] = (), out: Path = Path("runs"), trust: bool = False) -> Diagnosis:
+    """Look at everything that a run depends on. Nothing is written, and no code of a run folder is run.
+
+    Args:
+        target: a TOML file, or the folder of a run.
+        overrides: settings such as "model.hidden=512".
+        out: where the run folder of a TOML file is, or would be.
+        trust: whether Python code that a run folder's config names may be imported.
+    """
+    try:
+        subject = read_subject(target, overrides, out, trust)
+    except SeqmixerError as error:
+        unread = Section("settings", [Finding("problem", str(error))])
+        return Diagnosis([examine_environment(None, None), unread])
+    config = subject.config
+    data, task = examine_data(config, subject.folder)
+    length = task.length if task else None
+    sections = [
+        examine_environment(config, subject.folder),
+        examine_settings(config, length),
+        data,
+        examine_checkpoints(subject, length),
+    ]
+    broken = [section.name for section in sections if section.name != "settings" and section.broken]
+    if task is None or broken:
+        why = f"the {' and the '.join(broken)} must be mended first"
+        return Diagnosis(
+            [*sections, Section("cost", [Finding("note", "time, memory and pre-flight not measured", why)])]
+        )
+    return Diagnosis([*sections, *measured(subject, task)])
+
+
+def read_subject(target: Path, overrides: Sequence[str], out: Path, trust: bool) -> Subject:
+    if target.is_dir():
+        read_config(target)  # refuses what is no run folder
+        path = target / "config.toml"
+        return Subject(located(Config.load(path, overrides)), path, target, trust, tuple(overrides))
+    config = Config.load(target, overrides)
+    return Subject(config, target, out / config.name, trust or not is_run(target.parent), tuple(overrides))
+
+
+def measured(subject: Subject, task: Task) -> list[Section]:
+    """What needs the model: the pre-flight with it as it is, then a few updates, which change it."""
+    config = subject.config
+    if config.training.threads is not None:
+        torch.set_num_threads(config.training.threads)
+    torch.manual_seed(config.seed)
+    try:
+        model, origin = model_at_hand(subject, task)
+        reward, findings = reward_at_hand(subject, task)
+    except SeqmixerError as error:
+        return [Section("model", [Finding("problem", str(error))])]
+    algorithm = build_algorithm(config.algorithm, reward, model.features, task.length).to(
+        device(config.training.device)
+    )
+    epochs = planned(config, task.length)
+    assert epochs is not None  # T is known
+    stages = [algorithm.stage(epoch) for epoch in range(epochs)]
+    flights = []
+    if any(stage.sampled for stage in stages):
+        flights = [examine_preflight(model, origin, task, reward, findings, stages[0].sampled)]
+    position = state(subject.folder / "last", inspected(subject.folder / "last")) or {"epoch": 0}
+    plan = Plan(subject.folder, epochs, min(position["epoch"], epochs), [stage.label for stage in stages])
+    return [cost(config, task, model, algorithm, plan), *flights]
+
+
+def cost(config: Config, task: Task, model: Recurrent | Transformer, algorithm: Algorithm, plan: Plan) -> Section:
+    try:
+        return examine_cost(config, task, model, algorithm, plan)
+    except (SeqmixerError, torch.OutOfMemoryError) as error:
+        why = str(error).splitlines()[0]
+        return Section("cost", [Finding("problem", "an update does not go through", why)])
+
+
+def examine_preflight(
+    model: Recurrent | Transformer,
+    origin: str,
+    task: Task,
+    reward: Reward,
+    findings: list[Finding],
+    at_once: bool,
+) -> Section:
+    """`at_once`: REINFORCE begins with the first epoch, so that a random model is no passing state."""
+    try:
+        valid, train = (preflight(model, split, task.length, reward) for split in (task.valid, task.train))
+    except SeqmixerError as error:
+        return Section("pre-flight", [Finding("problem", str(error))])
+    judged = verdict(valid, train)
+    if origin == RANDOM and not at_once:
+        what = "the model is random yet, and XENT comes first"
+        judged = [
+            Finding("note", what, "this says nothing of the stages with REINFORCE", "ask again once XENT is done")
+        ]
+    begun = Finding("ok", f"{origin}, on {valid.sentences} validation sentences with {valid.samples} samples each")
+    values = {"model": origin, "valid": asdict(valid), "train": asdict(train)}
+    return Section("pre-flight", [*findings, begun, *described(valid), *judged], values)
+
+
+def model_at_hand(subject: Subject, task: Task) -> tuple[Recurrent | Transformer, str]:
+    """The run's best model; or the one that it starts from; or a random one. And which it is."""
+    config, folder = subject.config, subject.folder
+    model = build_model(config.model, Dimensions.of(task))
+    origin = RANDOM
+    if checkpoint.exists(folder / "best"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a damaged one before it has its line already
+            model.load_state_dict(load(folder).model.state_dict())
+        origin = f"the best model of {folder}"
+    elif config.training.start is not None:
+        start_from(model, task, Path(config.training.start))
+        origin = f"the best model of {config.training.start}"
+    return model.to(device(config.training.device)), origin
+
+
+def reward_at_hand(subject: Subject, task: Task) -> tuple[Reward, list[Finding]]:
+    """What training pays; the metric in its place where that is code which must not be imported."""
+    config = subject.config
+    code = python_code(config)
+    if code is None or subject.trusted:
+        return build_reward(config, task), []
+    what = f"the reward {code!r} is Python code that a run folder names, and is not imported"
+    why = f"{config.evaluation.metric} pays in its place here"
+    return as_reward(build_metric(config, task)), [Finding("note", what, why, "add --trust if the code is yours")]

@@ -1,0 +1,183 @@
+"""Before the model is paid for its own words: what would it be paid, and is there anything to learn from that?
+
+REINFORCE lifts sentences that are paid more than expected. It needs a model that writes different sentences for one
+source, some of them paid better than others; and it mostly lifts words that the model ranks second or third already.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from seqmixer.build import first
+from seqmixer.data import Split, batches
+from seqmixer.decoding import deployed, free, generate, greedy, sample, shift
+from seqmixer.doctor.findings import Finding
+from seqmixer.evaluation import device_of
+from seqmixer.losses import entropy, masked_mean
+from seqmixer.types import EOS, PAD, Batch, Choose, Reward, Rollout, SequenceModel
+
+SENTENCES = 64
+SAMPLES = 8  # of each sentence
+WRITES = 0.2  # share of right words ranked first: below it a model cannot write; a trained one has twice that and more
+SURE = 0.9  # share of samples equal to greedy search's, from which on there is nothing to compare
+
+
+@dataclass(frozen=True)
+class Preflight:
+    """Means over some sentences, of several samples each."""
+
+    sentences: int
+    samples: int
+    reward_samples: float
+    reward_best: float  # of the best sample of each source
+    reward_greedy: float
+    reward_references: float
+    spread_batch: float  # deviation of the reward over all samples
+    spread_source: float  # over the samples of one source: what REINFORCE learns from
+    entropy: float  # nats a step, along the samples
+    ranks: dict[str, float]  # of the reference's next word under the model: shares of 1, 2-3, 4-10, more
+    same_as_greedy: float  # share of samples
+    length_ratio: float  # words of samples / words of targets
+    cut: float  # share of samples with no EOS before T
+
+
+@torch.no_grad()
+def preflight(
+    model: SequenceModel, split: Split, length: int, reward: Reward, sentences: int = SENTENCES, samples: int = SAMPLES
+) -> Preflight:
+    """Measure the first sentences of a split, with the model as it is."""
+    (batch,) = batches(first(split, sentences), sentences, length, seed=0, epoch=0, shuffle=False)
+    batch = batch.to(device_of(model))
+
+    def written(choose: Choose) -> Tensor:
+        return generate(model, batch.source, *free(batch.source, length), choose)  # (B, T)
+
+    def paid(words: Tensor) -> Tensor:
+        return reward(Rollout(words, batch.references, 0, batch.source, batch.meta))  # (B,)
+
+    best = written(greedy)  # (B, T)
+    drawn = [written(sample) for _ in range(samples)]
+    words = torch.stack(drawn)  # (K, B, T)
+    r = torch.stack([paid(each) for each in drawn])  # (K, B)
+    return Preflight(
+        sentences=len(batch),
+        samples=samples,
+        reward_samples=float(r.mean()),
+        reward_best=float(r.amax(0).mean()),
+        reward_greedy=float(paid(best).mean()),
+        reward_references=float(paid(batch.target).mean()),
+        spread_batch=float(r.std(correction=0)),
+        spread_source=float(r.std(0, correction=0).mean()),
+        entropy=float(masked_mean(entropy(scores(model, batch, drawn[0])), drawn[0] != PAD)),
+        ranks=ranks(scores(model, batch, batch.target), batch.target),
+        same_as_greedy=float((words == best).all(-1).float().mean()),
+        length_ratio=float((words != PAD).sum() / (samples * batch.mask.sum())),
+        cut=float((~(words == EOS).any(-1)).float().mean()),
+    )
+
+
+def scores(model: SequenceModel, batch: Batch, words: Tensor) -> Tensor:
+    """o of every word, without dropout.  (B, T) -> (B, T, V)"""
+    with deployed(model):
+        return model.logits(model.unroll(shift(words), model.encode(batch.source)))
+
+
+def ranks(o: Tensor, target: Tensor) -> dict[str, float]:
+    """Where the target's words rank under the model, as shares.  (B, T, V), (B, T)"""
+    rank = 1 + (o > o.gather(-1, target.unsqueeze(-1))).sum(-1)  # (B, T)
+    counted = rank[target != PAD]
+    among: dict[str, Callable[[Tensor], Tensor]] = {
+        "1": lambda rank: rank == 1,
+        "2-3": lambda rank: (rank >= 2) & (rank <= 3),
+        "4-10": lambda rank: (rank >= 4) & (rank <= 10),
+        "more": lambda rank: rank > 10,
+    }
+    return {name: float(belongs(counted).float().mean()) for name, belongs in among.items()}
+
+
+def described(found: Preflight) -> list[Finding]:
+    """What was measured, in words."""
+    ranks = ", ".join(f"{name}: {share:.0%}" for name, share in found.ranks.items())
+    lines = (
+        f"reward of samples {found.reward_samples:.3f}, of the best of {found.samples} {found.reward_best:.3f}, of "
+        f"greedy search {found.reward_greedy:.3f}, of references {found.reward_references:.3f}",
+        f"spread of the reward {found.spread_batch:.3f}, between samples of one source {found.spread_source:.3f}; "
+        f"entropy {found.entropy:.2f} nats; {found.same_as_greedy:.0%} of samples are what greedy search writes",
+        f"rank of the right word {ranks}; samples have {found.length_ratio:.2f} times the words of their references, "
+        f"{found.cut:.0%} do not end before T",
+    )
+    return [Finding("ok", line) for line in lines]
+
+
+def verdict(valid: Preflight, train: Preflight) -> list[Finding]:
+    """Whether sequence-level training is likely to work. It takes place on training sentences: they decide."""
+    if train.spread_batch < 1e-6 and train.same_as_greedy < SURE:
+        what = "sequence-level training will not work"
+        why = f"every sample is paid {train.reward_samples:.3f}, whatever it says"
+        return [Finding("problem", what, why, "look at the reward")]
+    if train.ranks["1"] < WRITES:
+        what = "sequence-level training is not likely to work: the model cannot write yet"
+        why = f"the right word is its first choice only {train.ranks['1']:.0%} of the time"
+        return [Finding("problem", what, why, "train with XENT first: algorithm.xent_epochs, or training.start")]
+    if train.same_as_greedy >= SURE or train.spread_source < 0.01 * abs(train.reward_references):
+        return [nothing_to_learn(train)]
+    found = [*overfitted(valid, train), *doubts(valid)]
+    return (
+        [*found, Finding("note", "sequence-level training may work, in spite of these")] if found else [likely(valid)]
+    )
+
+
+def nothing_to_learn(train: Preflight) -> Finding:
+    what = "sequence-level training has nothing to learn from"
+    why = (
+        f"{train.same_as_greedy:.0%} of the samples of training sentences are what greedy search writes, and samples "
+        f"of one source differ by {train.spread_source:.3f} in reward"
+    )
+    if train.reward_greedy < 0.95 * train.reward_references:
+        return Finding("problem", what, why, "start from a model that is less sure of itself, such as an earlier one")
+    advice = "have more training sentences, a smaller model.hidden, model.dropout, or fewer epochs of XENT"
+    return Finding("problem", what, f"{why}: the model knows its references by heart", advice)
+
+
+def overfitted(valid: Preflight, train: Preflight) -> list[Finding]:
+    if valid.reward_greedy >= 0.5 * train.reward_greedy:
+        return []
+    what = (
+        f"greedy search is paid {train.reward_greedy:.3f} on training sentences and {valid.reward_greedy:.3f} on "
+        "validation sentences"
+    )
+    why = "the model has learnt the former by heart, and what it is paid there will not carry over"
+    return [Finding("warning", what, why, "have more training sentences, or model.dropout")]
+
+
+def doubts(found: Preflight) -> list[Finding]:
+    """What does not stop it, but will show."""
+    findings = []
+    if found.reward_best <= found.reward_greedy:
+        best = f"the best of {found.samples} samples is paid {found.reward_best:.3f}"
+        what = f"{best}, greedy search {found.reward_greedy:.3f}"
+        why = "sampling finds nothing better, so there is little to learn"
+        findings.append(Finding("warning", what, why, "train with XENT for longer, or take a finer reward"))
+    if found.reward_references <= found.reward_greedy:
+        what = f"references are paid {found.reward_references:.3f}, no more than greedy search"
+        findings.append(Finding("warning", what, "the reward does not prefer them", "look at the reward"))
+    if found.cut > 0.5:
+        what = f"{found.cut:.0%} of the samples do not end before T"
+        advice = "raise data.length, or give the reward a price for length"
+        findings.append(Finding("warning", what, "the model does not know when to stop", advice))
+    elif not 0.5 < found.length_ratio < 1.5:
+        what = f"samples have {found.length_ratio:.2f} times the words of their references"
+        findings.append(Finding("warning", what, "the model is not trained enough", "train with XENT for longer"))
+    return findings
+
+
+def likely(found: Preflight) -> Finding:
+    what = "sequence-level training is likely to work"
+    why = (
+        f"samples differ (spread {found.spread_source:.3f} for one source), the best of {found.samples} beats greedy "
+        f"search by {found.reward_best - found.reward_greedy:.3f}, and {found.ranks['2-3']:.0%} of the right words "
+        "rank 2nd or 3rd: those are the ones it lifts"
+    )
+    return Finding("ok", what, why)

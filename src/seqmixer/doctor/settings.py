@@ -1,0 +1,100 @@
+"""Settings that are valid one by one, but work against each other. The reasons are in README.md and docs/."""
+
+import math
+from collections.abc import Iterator
+
+from seqmixer.build import forced_words
+from seqmixer.config import Config
+from seqmixer.doctor.findings import Finding, Section
+from seqmixer.rewards import parse
+
+SAMPLED = ("mixer", "reinforce")  # algorithms that pay the model for its own words
+RECALLS = ("rouge1", "rouge2")  # no word costs anything
+SAME = {"bleu_mean": "bleu"}  # a smoothed reward of what is reported
+
+
+def examine_settings(config: Config, length: int | None) -> Section:
+    """`length` is T; None where the data could not be read."""
+    found = [*start(config), *schedule(config), *rates(config), *decay(config, length), *rewards(config)]
+    return Section("settings", found or [Finding("ok", "every setting is valid, and none works against another")])
+
+
+def start(config: Config) -> Iterator[Finding]:
+    """REINFORCE needs a model that can write."""
+    algorithm = config.algorithm
+    random = algorithm.name == "reinforce" or (algorithm.name == "mixer" and algorithm.xent_epochs == 0)
+    if random and config.training.start is None:
+        what = f"{algorithm.name} begins from a random model"
+        why = "that does not train (Sec. 4.4 of the paper)"
+        mend = "algorithm.xent_epochs" if algorithm.name == "mixer" else "algorithm.name = 'mixer'"
+        yield Finding("problem", what, why, f"name the run of an XENT model with training.start, or set {mend}")
+
+
+def schedule(config: Config) -> Iterator[Finding]:
+    """Whether sequence-level training takes place at all."""
+    algorithm, epochs = config.algorithm, config.training.epochs
+    if algorithm.name != "mixer":
+        return
+    if algorithm.mixed_epochs == 0:
+        yield Finding("warning", "algorithm.mixed_epochs is 0", "mixer is then XENT, and pays for nothing", "raise it")
+    elif epochs is not None and epochs <= algorithm.xent_epochs:
+        what = f"training.epochs = {epochs} ends the run within the {algorithm.xent_epochs} epochs of XENT"
+        yield Finding("warning", what, "no word is ever paid for", "raise training.epochs, or leave it out")
+    if algorithm.reinforce_weight == 0:
+        yield Finding("warning", "algorithm.reinforce_weight is 0", "the reward then teaches nothing", "raise it")
+
+
+def rates(config: Config) -> Iterator[Finding]:
+    """From XENT to REINFORCE the learning rate should fall."""
+    training = config.training
+    if config.algorithm.name != "mixer" or not config.algorithm.xent_epochs:
+        return
+    advice = f"set training.mixed_lr between {training.lr / 10:g} and {training.lr / 4:g}"
+    if training.mixed_lr is None:
+        why = "the stages with REINFORCE go on with XENT's, and a quarter to a tenth of it is what works"
+        yield Finding("warning", "training.mixed_lr is not set", why, advice)
+    elif training.mixed_lr >= training.lr:
+        what = f"training.mixed_lr = {training.mixed_lr:g} is not below training.lr = {training.lr:g}"
+        yield Finding("warning", what, "a quarter to a tenth of it is what works", advice)
+
+
+def decay(config: Config, length: int | None) -> Iterator[Finding]:
+    """The released rule divides the rate when perplexity does not improve, and ends the run when it is small."""
+    training, algorithm = config.training, config.algorithm
+    if training.decay == 1:
+        return
+    if training.optimizer == "adam":
+        what = f"training.decay = {training.decay:g} with adam"
+        yield Finding(
+            "note", what, "the rule was made for SGD", "set training.decay = 1, or training.optimizer = 'sgd'"
+        )
+    for name, rate in (("lr", training.lr), ("mixed_lr", training.mixed_lr)):
+        if rate is not None and rate < training.min_lr:
+            what = f"training.{name} = {rate:g} is below training.min_lr = {training.min_lr:g}"
+            yield Finding("problem", what, "with decay above 1 the run ends there at once", "lower training.min_lr")
+    if algorithm.name not in SAMPLED or length is None:
+        return
+    rate = training.mixed_lr or training.lr
+    lasts = math.ceil(math.log(max(rate / training.min_lr, 1)) / math.log(training.decay)) if training.min_lr else None
+    paid = sum(s < length for s in forced_words(algorithm, length))
+    if lasts is not None and lasts < paid:
+        what = f"training.decay = {training.decay:g} may end the run after {lasts} of {paid} epochs with REINFORCE"
+        why = "these seldom improve perplexity, so the rate falls each time"
+        yield Finding("note", what, why, "lower training.min_lr, or set training.decay = 1")
+
+
+def rewards(config: Config) -> Iterator[Finding]:
+    """What is paid, against what is reported."""
+    if config.algorithm.name not in SAMPLED:
+        return
+    terms = parse(config.reward.name)
+    names = [name for weight, name in terms if weight > 0]
+    metric = config.evaluation.metric
+    if metric not in [SAME.get(name, name) for name in names]:
+        what = f"the reward is {config.reward.name}, but {metric} picks the best model and is reported"
+        why = "a model learns what it is paid for: in the paper, one paid in ROUGE-2 lost BLEU"
+        yield Finding("warning", what, why, f"set evaluation.metric or reward.name = {metric!r} if you can")
+    if all(name in RECALLS for _, name in terms):
+        what = f"the reward {config.reward.name} has no price for length"
+        why = "it is a recall, and more words never cost"
+        yield Finding("warning", what, why, f"use {terms[0][1]}_f, or add ' + 0.2*length'")

@@ -1,0 +1,87 @@
+"""What a run folder is held to: nothing in it leads outside, and the files that say what the run is are as written.
+
+A checkpoint has its checksums beside it; this is the same for the rest of the folder. A run folder may come from
+somebody else, or from a bad disk: weights read with another vocabulary or another window would be silently wrong.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from seqmixer.config import Config
+from seqmixer.errors import ConfigError, RunError
+from seqmixer.rewards import parse
+from seqmixer.training import checkpoint
+
+MANIFEST = "manifest.json"
+FILES = ("task.json", "source.vocab", "target.vocab")
+EDITABLE = {"data": {"folder"}, "model": set[str](), "evaluation": {"batch_size"}}  # by hand, after training
+
+
+def seal(folder: Path, config: Config) -> None:
+    """Write down what `require_whole` will ask for."""
+    checkpoint.write_whole(folder / MANIFEST, json.dumps(dict(checksums(folder, config)), indent=1))
+
+
+def require_whole(folder: Path, config: Config) -> None:
+    """Refuse a run folder that is not what was written. `config` is what its config.toml says."""
+    if not (folder / MANIFEST).exists():
+        return  # all that it could tell is whether the others are damaged
+    try:
+        written = dict(json.loads((folder / MANIFEST).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        raise RunError(f"{folder / MANIFEST} is damaged; fetch the run again, or delete that file") from None
+    now = dict(checksums(folder, config))
+    for name in sorted(written.keys() | now.keys()):
+        if written.get(name) == now.get(name):
+            continue
+        if name in FILES:
+            state = "is not what was written" if name in now else "is missing"
+            raise RunError(f"{folder / name} {state}; fetch the run again, or begin another (--set name=...)")
+        may = "only data.folder, evaluation.batch_size, [reward] and [training] may be edited"
+        raise RunError(f"{folder / 'config.toml'}: {name} is not what the run was trained with; undo the change: {may}")
+
+
+def require_inside(folder: Path) -> None:
+    """Refuse links out of a run folder: what is read and written there stays there."""
+    home = folder.resolve()
+    for parent, folders, files in os.walk(folder):
+        for path in (Path(parent) / name for name in (*folders, *files)):
+            if path.is_symlink() and not path.resolve().is_relative_to(home):
+                raise RunError(
+                    f"{path} is a link to {path.readlink()}, outside the run folder; put the file itself there "
+                    "(cp -rL copies a folder so), or delete the link"
+                )
+
+
+def require_own_code(path: Path, config: Config, trust: bool) -> None:
+    """A run folder's config names Python code, but only the user's own config, or the user's word, has it imported."""
+    if not trust and is_run(path.parent) and (code := python_code(config)):
+        raise ConfigError(
+            f"{path} lies in a run folder and has the Python function {code!r} as its reward; if that code is yours, "
+            "add --trust"
+        )
+
+
+def is_run(folder: Path) -> bool:
+    return any((folder / name).exists() for name in ("task.json", "last", "best"))
+
+
+def python_code(config: Config) -> str | None:
+    """The first reward that is a path to a Python function.
+
+    >>> python_code(Config.parse({"reward": {"name": "0.5*bleu + 0.5*mine:f"}}))
+    'mine:f'
+    """
+    return next((name for _, name in parse(config.reward.name) if ":" in name or "." in name), None)
+
+
+def checksums(folder: Path, config: Config) -> Iterator[tuple[str, str]]:
+    for name in FILES:
+        if (folder / name).is_file():
+            yield name, checkpoint.checksum(folder / name)
+    for section, editable in EDITABLE.items():
+        settings = config.model_dump_json(include={section}, exclude={section: editable}, exclude_defaults=True)
+        yield f"[{section}]", hashlib.sha256(settings.encode()).hexdigest()

@@ -1,0 +1,96 @@
+import pytest
+
+from seqmixer.algorithms import Xent
+from seqmixer.build import Dimensions, build_model
+from seqmixer.config import Config
+from seqmixer.data import text_task
+from seqmixer.doctor import cost
+from seqmixer.doctor.cost import GIB, Memory, Plan, Timing, counted, disk, fits, lasts, measured, room
+from seqmixer.training import Training
+
+
+@pytest.fixture
+def task():
+    lines = ["a b c", "b c", "c d e a", "d", "e a b", "a c", "b d", "c e a"]
+    pairs = lines, [[line] for line in lines]
+    return text_task("copy", pairs, pairs, pairs, length=5)
+
+
+def config(**training):
+    return Config.parse({"model": {"hidden": 8}, "training": {"batch_size": 4, **training}})
+
+
+@pytest.mark.parametrize(("optimizer", "moments"), [("sgd", 0), ("adam", 2)])
+def test_memory_is_counted_by_hand(task, optimizer, moments):
+    model = build_model(config().model, Dimensions.of(task))
+    memory = counted(config(optimizer=optimizer), task, model)
+    n = sum(weight.numel() for weight in model.state_dict().values())
+    assert memory == Memory(n, 4 * n, 4 * n, 4 * n * moments, 3 * 4 * 4 * 5 * 9)  # batch 4, T 5, V 9
+
+
+def test_the_disk_estimate_holds_for_a_real_run(task, tmp_path):
+    model = build_model(Config.parse({"model": {"hidden": 64}}).model, Dimensions.of(task))
+    estimate = disk(config(keep=2), counted(config(keep=2), task, model))
+    Training(model, Xent(), task, tmp_path, epochs=5, settings=config(keep=2).training).run()
+    used = sum(path.stat().st_size for path in tmp_path.rglob("*.safetensors"))
+    assert 0.5 * estimate < used < estimate  # it has one more of each: the one being written
+
+
+@pytest.mark.parametrize(
+    ("available", "level", "end"),
+    [
+        (10 * GIB, "ok", "scores of all words 1.0 GiB)"),
+        (
+            5 * GIB,
+            "warning",
+            "scores of all words 1.0 GiB): the device has 5.0 GiB, and not all is counted; lower training.batch_size",
+        ),
+        (
+            3 * GIB,
+            "problem",
+            "scores of all words 1.0 GiB): the device has 3.0 GiB; lower training.batch_size, data.target_max_size or "
+            "model.hidden",
+        ),
+    ],
+)
+def test_memory_against_what_the_device_has(task, monkeypatch, available, level, end):
+    monkeypatch.setattr(cost, "device_memory", lambda device: available)
+    model = build_model(config().model, Dimensions.of(task))
+    found = fits(Memory(2**28 // 4, GIB // 4, GIB // 4, 5 * GIB // 2, GIB), model)
+    assert (found.level, str(found)) == (
+        level,
+        "67,108,864 parameters; an update needs at least 4.0 GiB (weights 256.0 MiB, gradients 256.0 MiB, optimiser 2.5 "
+        f"GiB, {end}",
+    )
+
+
+def test_a_disk_too_full_for_the_checkpoints(tmp_path, monkeypatch):
+    monkeypatch.setattr(cost.shutil, "disk_usage", lambda path: type("Usage", (), {"free": GIB})())
+    memory = Memory(0, GIB, GIB, 2 * GIB, 0)
+    assert str(room(config(), memory, tmp_path)) == (
+        f"checkpoints take up to 12.0 GiB of disk: {tmp_path} has 1.0 GiB left; make room, lower training.keep, or choose "
+        "another folder with --out"
+    )
+    assert room(config(), memory, tmp_path).level == "problem"
+
+
+def test_time_is_the_sum_over_the_epochs_that_are_left(task, tmp_path):
+    timing = Timing(first=[10, 20, 30], last=[40, 50, 90], validation=6)
+    plan = Plan(tmp_path, 5, 1, ["XENT", "XENT", "MIXER 3", "MIXER 0", "MIXER 0"])
+    expected = 20 * 2 + 3 * 50 * 2 + 4 * 6  # two updates an epoch
+    least, most = 10 * 2 + 3 * 40 * 2 + 4 * 6, 30 * 2 + 3 * 90 * 2 + 4 * 6
+    assert str(lasts(config(), task, timing, plan)) == (
+        f"4 epochs of 2 updates and a validation take about {expected / 60:.1f} min here ({least / 60:.1f} min to "
+        f"{most / 60:.1f} min by the fastest and the slowest of 3 measured updates)"
+    )
+    done = Plan(tmp_path, 5, 5, plan.labels)
+    assert str(lasts(config(), task, timing, done)) == "no epochs are left to train"
+
+
+def test_updates_are_measured_and_the_first_is_not_counted(task):
+    model = build_model(config().model, Dimensions.of(task))
+    timing = measured(config(batch_size=1), task, model, Xent(), epochs=2)
+    assert len(timing.first) == len(timing.last) == 5
+    assert all(seconds > 0 for seconds in (*timing.first, *timing.last, timing.validation))
+    one = measured(config(batch_size=8), task, model, Xent(), epochs=1)
+    assert len(one.first) == 1  # an epoch of one update has no other

@@ -1,0 +1,132 @@
+import json
+
+import pytest
+
+from seqmixer.config import Config
+from seqmixer.doctor.data import examine_data
+from seqmixer.runs import train
+
+SOURCES = {
+    "train": ["a b c", "b c", "c d e a", "d e", "e a b", "a c", "b d", "c e a"],
+    "valid": ["a b d", "e c"],
+    "test": ["a a", "d d c", "b e"],
+}
+
+
+@pytest.fixture
+def config(tmp_path):
+    """Three splits that share no sentence, read backwards."""
+    for split, lines in SOURCES.items():
+        (tmp_path / f"{split}.a").write_text("\n".join(lines) + "\n")
+        (tmp_path / f"{split}.b").write_text("\n".join(" ".join(line.split()[::-1]) for line in lines) + "\n")
+
+    def made(**data):
+        files = {split: [f"{split}.a", f"{split}.b"] for split in SOURCES}
+        return Config.parse(
+            {
+                "data": {"task": "text", "folder": str(tmp_path), "length": 5, **files, **data},
+                "model": {"hidden": 4},
+                "algorithm": {"name": "xent"},
+                "training": {"batch_size": 4, "epochs": 1},
+            }
+        )
+
+    return made
+
+
+def said(config, folder):
+    return [(finding.level, str(finding)) for finding in examine_data(config, folder)[0].findings]
+
+
+def test_good_data_is_described(config, tmp_path):
+    assert said(config(), tmp_path / "run") == [
+        ("ok", "text: 8 / 2 / 3 examples to train, validate and test on, 9 source and 9 target words"),
+        ("ok", "T = 5 covers 100.0% of the training targets"),
+    ]
+
+
+def test_every_missing_file_is_named(config, tmp_path):
+    (tmp_path / "train.b").unlink()
+    (tmp_path / "test.a").unlink()
+    assert said(config(), tmp_path) == [
+        ("problem", f"{tmp_path}/train.b: no such file; mend its name, or data.folder"),
+        ("problem", f"{tmp_path}/test.a: no such file; mend its name, or data.folder"),
+    ]
+
+
+def test_missing_captions_are_named(tmp_path):
+    captions = Config.parse({"data": {"task": "captions", "folder": str(tmp_path)}})
+    assert said(captions, tmp_path) == [
+        ("problem", f"{tmp_path}/captions.json: no such file; mend its name, or data.folder"),
+        ("problem", f"{tmp_path}/features.npy: no such file; mend its name, or data.folder"),
+    ]
+
+
+def test_files_that_are_not_aligned_are_a_problem(config, tmp_path):
+    (tmp_path / "valid.b").write_text("a\n")
+    line = f"{tmp_path}/valid.a has 2 lines but {tmp_path}/valid.b has 1; parallel files need equal counts"
+    assert said(config(), tmp_path) == [("problem", line)]
+
+
+def test_an_unknown_metric_is_a_problem(config, tmp_path):
+    changed = config().model_copy(update={"evaluation": config().evaluation.model_copy(update={"metric": "blue"})})
+    ((level, line),) = said(changed, tmp_path)
+    assert level == "problem"
+    assert line.startswith("unknown reward or metric 'blue'. Did you mean 'bleu'? Known: ")
+
+
+def test_a_length_that_crops_many_targets(config, tmp_path):
+    assert (
+        "warning",
+        "T = 3 covers 50.0% of the training targets: the others lose their tail and their end, so the model learns not to "
+        "stop; set data.length = 5, which covers 95 %",
+    ) in said(config(length=3), tmp_path)
+
+
+def test_unknown_words_are_counted_on_both_sides(config, tmp_path):
+    (tmp_path / "test.a").write_text("a x\nx x x\nb e\n")
+    (tmp_path / "valid.b").write_text("d b y\nc e\n")
+    assert said(config(), tmp_path)[2:] == [
+        (
+            "warning",
+            "20.0% of the target words of valid are unknown: an unknown word never matches; lower "
+            "data.target_min_count, or use BPE",
+        ),
+        (
+            "warning",
+            "57.1% of the source words of test are unknown: an unknown word never matches; lower "
+            "data.source_min_count, or use BPE",
+        ),
+    ]
+
+
+def test_test_sentences_among_the_training_ones(config, tmp_path):
+    (tmp_path / "test.a").write_text("a a\nb c\nb d\n")
+    (tmp_path / "test.b").write_text("a a\nc b\nd e\n")  # the second is a training pair, the third only has its source
+    assert said(config(), tmp_path)[2:] == [
+        (
+            "warning",
+            "33.3% of the test examples, source and reference, are training examples too: their score says nothing of new "
+            "text; drop them from the training data",
+        )
+    ]
+
+
+def test_a_batch_that_holds_all_data(config, tmp_path):
+    large = config().model_copy(update={"training": config().training.model_copy(update={"batch_size": 9})})
+    line = "training.batch_size = 9 is more than the 8 training examples: an epoch is then one update; lower it"
+    assert ("warning", line) in said(large, tmp_path)
+
+
+def test_data_against_what_the_run_began_with(config, tmp_path):
+    folder = train(config(), tmp_path).folder
+    assert ("ok", f"the data is what the run in {folder} began with") in said(config(), folder)
+    (tmp_path / "valid.b").write_text("d b a\ne c\n")
+    assert (
+        "problem",
+        f"the valid data is not what the run in {folder} began with: it cannot go on; put the old files back, or begin "
+        "another run (--set name=...)",
+    ) in said(config(), folder)
+    (folder / "task.json").write_text(json.dumps({"dimensions": {}}))
+    line = f"{folder}/task.json is missing or damaged; this is no complete run folder"
+    assert ("problem", line) in said(config(), folder)

@@ -1,0 +1,70 @@
+import os
+import tomllib
+from pathlib import Path
+
+import pytest
+import torch
+
+from seqmixer.config import Config
+from seqmixer.doctor import environment
+from seqmixer.doctor.environment import examine_environment
+
+ROOT = Path(__file__).parents[2]
+
+
+def said(config, folder):
+    return [(finding.level, str(finding)) for finding in examine_environment(config, folder).findings]
+
+
+def config(**training):
+    return Config.parse({"training": training})
+
+
+def test_the_place_of_a_run_is_the_nearest_folder_that_is_there(tmp_path):
+    found = examine_environment(config(threads=1), tmp_path / "not/yet")
+    assert str(found.findings[-1]).startswith(f"{tmp_path} can be written, ")
+    assert found.values["torch"] == torch.__version__
+    assert found.values["free_disk"] > 0
+
+
+def test_a_folder_that_cannot_be_written_is_a_problem(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    line = f"{tmp_path} cannot be written: the run goes there; choose another with --out"
+    assert ("problem", line) in said(config(), tmp_path)
+
+
+def test_a_device_that_is_not_there_is_a_problem(tmp_path):
+    (line,) = [line for level, line in said(config(device="nonsense"), tmp_path) if level == "problem"]
+    assert line.startswith("training.device = 'nonsense' cannot be used here: ")
+    assert line.endswith("; set training.device = 'auto' or 'cpu'")
+
+
+def test_threads_that_slow_a_small_model_down(tmp_path, monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 8)
+    small = Config.parse({"model": {"hidden": 64}})
+    assert (
+        "note",
+        "training.threads is not set, so torch uses 8: small models are fastest with 1 on a CPU; set training.threads = 1",
+    ) in said(small, tmp_path)
+    assert "training.threads" not in str(said(Config(), tmp_path))
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_extras_and_what_they_are_for(monkeypatch, there):
+    monkeypatch.setattr(environment, "requires", lambda name: ['seqmixer-extra-x>=1; extra == "report"', "torch>=2.11"])
+    found = [type("Distribution", (), {"name": "seqmixer-extra-x"})] if there else []
+    monkeypatch.setattr(environment, "distributions", lambda name: found)
+    assert said(None, None)[1] == (
+        ("ok", "the extra report, for figures and HTML reports, is installed")
+        if there
+        else (
+            "note",
+            "the extra report, for figures and HTML reports, is not installed (seqmixer-extra-x missing); pip install "
+            "seqmixer[report]",
+        )
+    )
+
+
+def test_every_extra_has_a_purpose():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["optional-dependencies"].keys() - {"dev"} == environment.PURPOSES.keys()

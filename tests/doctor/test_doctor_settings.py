@@ -1,0 +1,115 @@
+import pytest
+
+from seqmixer.config import Config, assign
+from seqmixer.doctor.settings import examine_settings
+
+GOOD = ("training.mixed_lr=0.0002", "algorithm.name=mixer")
+
+
+def said(*overrides, length=10):
+    values = {}
+    for override in (*GOOD, *overrides):
+        assign(values, override)
+    return [(finding.level, str(finding)) for finding in examine_settings(Config.parse(values), length).findings]
+
+
+def test_settings_that_go_together_are_left_alone():
+    assert said() == [("ok", "every setting is valid, and none works against another")]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "level", "line"),
+    [
+        (
+            ["algorithm.xent_epochs=0"],
+            "problem",
+            "mixer begins from a random model: that does not train (Sec. 4.4 of the paper); name the run of an XENT model "
+            "with training.start, or set algorithm.xent_epochs",
+        ),
+        (
+            ["algorithm.name=reinforce"],
+            "problem",
+            "reinforce begins from a random model: that does not train (Sec. 4.4 of the paper); name the run of an XENT "
+            "model with training.start, or set algorithm.name = 'mixer'",
+        ),
+        (
+            ["algorithm.mixed_epochs=0"],
+            "warning",
+            "algorithm.mixed_epochs is 0: mixer is then XENT, and pays for nothing; raise it",
+        ),
+        (
+            ["training.epochs=20"],
+            "warning",
+            "training.epochs = 20 ends the run within the 20 epochs of XENT: no word is ever paid for; raise "
+            "training.epochs, or leave it out",
+        ),
+        (
+            ["algorithm.reinforce_weight=0"],
+            "warning",
+            "algorithm.reinforce_weight is 0: the reward then teaches nothing; raise it",
+        ),
+        (
+            ["training.mixed_lr=0.002"],
+            "warning",
+            "training.mixed_lr = 0.002 is not below training.lr = 0.001: a quarter to a tenth of it is what works; set "
+            "training.mixed_lr between 0.0001 and 0.00025",
+        ),
+        (
+            ["training.decay=1.2", "training.min_lr=0"],
+            "note",
+            "training.decay = 1.2 with adam: the rule was made for SGD; set training.decay = 1, or training.optimizer = "
+            "'sgd'",
+        ),
+        (
+            ["training.decay=1.2", "training.optimizer=sgd", "training.mixed_lr=5e-5", "algorithm.mixed_epochs=0"],
+            "problem",
+            "training.mixed_lr = 5e-05 is below training.min_lr = 0.0001: with decay above 1 the run ends there at once; "
+            "lower training.min_lr",
+        ),
+        (
+            ["training.decay=1.2", "training.optimizer=sgd"],
+            "note",
+            "training.decay = 1.2 may end the run after 4 of 25 epochs with REINFORCE: these seldom improve perplexity, so "
+            "the rate falls each time; lower training.min_lr, or set training.decay = 1",
+        ),
+        (
+            ["reward.name=rouge_l"],
+            "warning",
+            "the reward is rouge_l, but bleu picks the best model and is reported: a model learns what it is paid for: in "
+            "the paper, one paid in ROUGE-2 lost BLEU; set evaluation.metric or reward.name = 'bleu' if you can",
+        ),
+        (
+            ["reward.name=rouge2", "evaluation.metric=rouge2"],
+            "warning",
+            "the reward rouge2 has no price for length: it is a recall, and more words never cost; use rouge2_f, or add "
+            "' + 0.2*length'",
+        ),
+    ],
+    ids=lambda value: ",".join(value) if isinstance(value, list) else "",
+)
+def test_settings_that_work_against_each_other(overrides, level, line):
+    assert (level, line) in said(*overrides)
+    assert len(said(*overrides)) <= 2
+
+
+def test_a_rate_that_is_not_set():
+    assert examine_settings(Config(), 10).findings[0].what == "training.mixed_lr is not set"
+    assert str(examine_settings(Config(), 10).findings[0]) == (
+        "training.mixed_lr is not set: the stages with REINFORCE go on with XENT's, and a quarter to a tenth of it is what "
+        "works; set training.mixed_lr between 0.0001 and 0.00025"
+    )
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["algorithm.name=reinforce", "training.start=runs/xent"],  # the rate is training.lr, and it does not fall
+        ["algorithm.name=xent", "reward.name=rouge2"],  # nothing is paid
+        ["reward.name=bleu_mean"],
+        ["reward.name=0.5*bleu + 0.5*rouge2"],
+        ["reward.name=rouge2 - 0.1*mine:length", "evaluation.metric=rouge2"],
+        ["training.epochs=21"],
+    ],
+)
+def test_what_is_meant_is_no_finding(overrides):
+    assert said(*overrides) == [("ok", "every setting is valid, and none works against another")]
