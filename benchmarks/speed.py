@@ -40,7 +40,7 @@ class Shape:
 
 SHAPES = [
     Shape("translation", ModelConfig(hidden=256), Dimensions(25, 22_822, 32_009, 50, None), sentence_bleu, 24),
-    Shape("summarization", ModelConfig(name="elman", hidden=128), Dimensions(15, 6_828, 12_321, 60, None), rouge2_recall, 32),
+    Shape("summarization", ModelConfig(name="elman", hidden=128), Dimensions(15, 6_828, 12_321, 60, None), rouge2_recall, 32),  # noqa: E501
     Shape("captioning", ModelConfig(hidden=512), Dimensions(15, 10_012, None, None, 1024), sentence_bleu, 0),
 ]  # fmt: skip
 ALGORITHMS = ["XENT", "DAD", "E2E", "REINFORCE", "MIXER s=T/2", "MIXER s=1"]

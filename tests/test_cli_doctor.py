@@ -61,7 +61,7 @@ def test_a_run_is_examined_with_its_best_model_and_stays_as_it_was(run, config, 
     assert sections["checkpoint"]["last"] == {"last": None, "last.1": None}
     assert sections["cost"]["memory"]["parameters"] > 0
     assert sections["data"]["sizes"] == {"train": 12, "valid": 12, "test": 12}
-    assert sections["environment"]["extras"].keys() <= {"report"}
+    assert sections["environment"]["extras"].keys() <= {"hf", "images", "report", "sweep"}
     assert all(
         {"level", "what", "why", "advice"} == finding.keys()
         for section in sections.values()

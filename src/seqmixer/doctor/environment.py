@@ -15,7 +15,12 @@ from seqmixer.errors import RunError
 from seqmixer.training import device
 from seqmixer.version import __version__
 
-PURPOSES = {"report": "figures and HTML reports"}  # of each extra
+PURPOSES = {  # of each extra
+    "hf": "models of Hugging Face",
+    "images": "features of images",
+    "report": "figures and HTML reports",
+    "sweep": "searches for settings",
+}
 SMALL = 128  # hidden units up to which more than one CPU thread slows a model down
 GIB = 2**30
 

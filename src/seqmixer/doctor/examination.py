@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from seqmixer.algorithms import Algorithm
-from seqmixer.build import Dimensions, build_algorithm, build_metric, build_model, build_reward
+from seqmixer.build import Dimensions, Model, build_algorithm, build_metric, build_model, build_reward
 from seqmixer.config import Config
 from seqmixer.data import Task
 from seqmixer.doctor.checkpoints import Subject, examine_checkpoints, inspected, planned, state
@@ -20,7 +20,6 @@ from seqmixer.doctor.preflight import described, preflight, verdict
 from seqmixer.doctor.settings import examine_settings
 from seqmixer.errors import SeqmixerError
 from seqmixer.identity import is_run, python_code
-from seqmixer.models import Recurrent, Transformer
 from seqmixer.rewards import as_reward
 from seqmixer.runs import load, located, read_config, start_from
 from seqmixer.training import checkpoint, device
@@ -95,7 +94,7 @@ def measured(subject: Subject, task: Task) -> list[Section]:
     return [cost(config, task, model, algorithm, plan), *flights]
 
 
-def cost(config: Config, task: Task, model: Recurrent | Transformer, algorithm: Algorithm, plan: Plan) -> Section:
+def cost(config: Config, task: Task, model: Model, algorithm: Algorithm, plan: Plan) -> Section:
     try:
         return examine_cost(config, task, model, algorithm, plan)
     except (SeqmixerError, torch.OutOfMemoryError) as error:
@@ -104,7 +103,7 @@ def cost(config: Config, task: Task, model: Recurrent | Transformer, algorithm: 
 
 
 def examine_preflight(
-    model: Recurrent | Transformer,
+    model: Model,
     origin: str,
     task: Task,
     reward: Reward,
@@ -127,7 +126,7 @@ def examine_preflight(
     return Section("pre-flight", [*findings, begun, *described(valid), *judged], values)
 
 
-def model_at_hand(subject: Subject, task: Task) -> tuple[Recurrent | Transformer, str]:
+def model_at_hand(subject: Subject, task: Task) -> tuple[Model, str]:
     """The run's best model; or the one that it starts from; or a random one. And which it is."""
     config, folder = subject.config, subject.folder
     model = build_model(config.model, Dimensions.of(task))
