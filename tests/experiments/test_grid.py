@@ -4,7 +4,7 @@ import pytest
 
 from seqmixer.config import Config
 from seqmixer.experiments.demo import table, toy_recipes
-from seqmixer.experiments.grid import METHODS, base_and_methods, run_grid
+from seqmixer.experiments.grid import METHODS, Recipe, base_job, method_jobs, run_grid
 from seqmixer.experiments.oracle import best_score
 from seqmixer.experiments.report import write_report
 
@@ -35,13 +35,13 @@ metric = "rouge2"
 def recipe(tmp_path):
     path = tmp_path / "recipe.toml"
     path.write_text(RECIPE)
-    return path
+    return Recipe("toy-summarization", path)
 
 
 def test_methods_differ_in_nothing_but_the_algorithm(recipe, tmp_path):
-    base, methods = base_and_methods(recipe, seed=3, folder=tmp_path)
+    base, methods = base_job(recipe, seed=3), method_jobs(recipe, seed=3, folder=tmp_path)
     assert (base.config.algorithm.name, base.config.training.epochs, base.config.training.lr) == ("xent", 3, 0.01)
-    assert [job.method for job in methods] == list(METHODS)
+    assert [job.method for job in methods] == [method.name for method in METHODS]
     for job in methods:
         config = job.config
         assert config.training.start == str(tmp_path / "toy-summarization/seed-3/base")
@@ -58,7 +58,9 @@ def test_a_grid_runs_once_reports_each_run_and_makes_a_report(recipe, tmp_path):
     assert seen[0][0]["method"] == "base"
 
     grid = json.loads((tmp_path / "grid/grid.json").read_text())
-    assert sorted(result["method"] for result in grid["results"]) == sorted(["base", *METHODS])
+    assert sorted(result["method"] for result in grid["results"]) == sorted(
+        ["base", *(method.name for method in METHODS)]
+    )
     for result in grid["results"]:
         scores = json.loads((tmp_path / "grid" / result["run"] / "scores.json").read_text())
         assert (result["score"], result["valid"]) == (scores["test"], scores["valid"])
@@ -73,8 +75,8 @@ def test_a_grid_runs_once_reports_each_run_and_makes_a_report(recipe, tmp_path):
 
 
 def test_the_recipes_of_the_demo_are_the_papers_models_on_the_built_in_tasks():
-    with toy_recipes() as paths:
-        configs = [Config.load(path) for path in paths]
+    with toy_recipes() as recipes:
+        configs = [Config.load(recipe.path) for recipe in recipes]
     assert [(c.data.task, c.model.name, c.reward.name) for c in configs] == [
         ("toy-translation", "lstm", "bleu"),
         ("toy-summarization", "elman", "rouge2"),
@@ -85,4 +87,4 @@ def test_the_recipes_of_the_demo_are_the_papers_models_on_the_built_in_tasks():
 
 def test_the_best_score_is_above_that_of_greedy_search_on_the_true_distribution(recipe):
     """Known by enumeration for this seed (tests/data/test_toy.py holds how); 65.6 against 41.8."""
-    assert 60 < best_score(Config.load(recipe)) < 70
+    assert 60 < best_score(Config.load(recipe.path)) < 70
