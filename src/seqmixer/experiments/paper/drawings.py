@@ -53,10 +53,8 @@ def beams(results: Results) -> str:
         for method, means in curves.items():
             weight = 2.2 if method == "mixer" else 1.5
             axes.plot(WIDTHS, means, "o-", color=LIGHT[method], linewidth=weight, markersize=3.5)
-        for value, colour, text in ((curves["mixer"][0], "ink", "greedy"), (curves["mixer"][-1], "base", "beam 10")):
-            axes.axhline(value, color=LIGHT[colour], linewidth=1, linestyle=(0, (4, 3)), zorder=0)
-            place = axes.get_yaxis_transform()
-            axes.annotate(f"MIXER, {text}", (0, value), (3, 2), place, "offset points", fontsize=8, color=LIGHT["soft"])
+        draw_level(axes, curves["mixer"][0], "ink", "MIXER, greedy", below=True)
+        draw_level(axes, curves["mixer"][-1], "base", f"MIXER, beam {max(WIDTHS)}", below=False)
         low, high = axes.get_ylim()
         heights = spread([means[-1] for means in curves.values()], 0.06 * (high - low))
         name_ends(axes, max(WIDTHS), list(curves), heights)
@@ -65,6 +63,15 @@ def beams(results: Results) -> str:
         axes.set_ylabel(f"test {METRICS[results.metric].split(',')[0]}")
         axes.grid(axis="y")
         return svg(figure, "beams")
+
+
+def draw_level(axes: "Axes", value: float, colour: str, text: str, below: bool) -> None:
+    """A line across, and its name on one side of it."""
+    axes.axhline(value, color=LIGHT[colour], linewidth=1, linestyle=(0, (4, 3)), zorder=0)
+    place, shift = (0.45 if below else 0.7, value), (0, -3 if below else 3)
+    across = "top" if below else "bottom"
+    transform = axes.get_yaxis_transform()
+    axes.annotate(text, place, shift, transform, "offset points", va=across, fontsize=8, color=LIGHT["soft"])
 
 
 def name_ends(axes: "Axes", x: float, methods: Sequence[str], heights: Sequence[float]) -> None:

@@ -106,13 +106,13 @@ def schedule(results: Results) -> Table:
     """Table 2."""
     ours, theirs, length = results.experiment.config.algorithm, results.published.schedule, results.card.length
     found = stages(forced_words(ours, length))
-    steps = "; ".join(f"{first}–{last}: s = {s}" for s, first, last in found)
+    steps = ", ".join(f"{first}–{last} with s = {s}" for s, first, last in found)
     lines = [
-        ["this run", str(ours.xent_epochs), str(ours.mixed_epochs), str(ours.delta), steps],
-        ["the paper", str(theirs["xent_epochs"]), str(theirs["mixed_epochs"]), str(theirs["delta"]), "–"],
+        ["this run", str(ours.xent_epochs), str(ours.mixed_epochs), str(ours.delta)],
+        ["the paper", *(str(theirs[name]) for name in ("xent_epochs", "mixed_epochs", "delta"))],
     ]
-    note = f"The paper's: {theirs['where']}. XENT alone is s = T = {length}."
-    return Table("Schedule", ["", "N^XENT", "N^XE+R", "Δ", "epochs"], lines, note)
+    note = f"The paper's: {theirs['where']}. Epochs of this run: {steps}. With s = T = {length} all is XENT."
+    return Table("Schedule", ["", "N^XENT", "N^XE+R", "Δ"], lines, note)
 
 
 def decoding(results: Results) -> Table:
