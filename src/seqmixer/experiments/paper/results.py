@@ -18,7 +18,7 @@ LEVEL = 0.05  # of significance
 
 
 @dataclass(frozen=True)
-class Tested:
+class Difference:
     """A method against XENT on the same test sentences, seed by seed."""
 
     method: str
@@ -118,13 +118,13 @@ class Results:
         return rows
 
     @cached_property
-    def tests(self) -> list[Tested]:
+    def tests(self) -> list[Difference]:
         """Each method against XENT, greedy; and MIXER's greedy search against XENT's widest beam."""
         others = [method for method in self.methods if method != "xent"]
         pairs = [(method, 1, 1) for method in others] + [("mixer", 1, max(ENDS))]
         return [self.test(*pair) for pair in pairs]
 
-    def test(self, method: str, width: int, xent_width: int) -> Tested:
+    def test(self, method: str, width: int, xent_width: int) -> Difference:
         counted = COUNTED.get(self.metric, BLEU_BEST)
         found = []
         for xent, ours in zip(self.of("xent"), self.of(method), strict=True):
@@ -133,7 +133,7 @@ class Results:
                 for run, beam in ((xent, xent_width), (ours, width))
             )
             found.append(paired_bootstrap(counted, a, b))
-        return Tested(
+        return Difference(
             method,
             width,
             xent_width,

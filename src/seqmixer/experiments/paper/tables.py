@@ -6,7 +6,7 @@ from statistics import mean
 
 from seqmixer.build import forced_words
 from seqmixer.experiments.paper.beams import ENDS, WIDTHS
-from seqmixer.experiments.paper.results import LEVEL, Results, Tested, published_cells
+from seqmixer.experiments.paper.results import LEVEL, Results, Difference, published_cells
 from seqmixer.experiments.report import bold, duration, number, spelled
 from seqmixer.experiments.summary import LABELS, METRICS, Cell
 from seqmixer.schedules import stages
@@ -182,5 +182,5 @@ def ratio(cell: Cell) -> str:
     return "–" if cell.ratio is None else f"{cell.ratio:.3f}"
 
 
-def probability(test: Tested) -> str:
+def probability(test: Difference) -> str:
     return f"{max(test.p_values):.3f}"
