@@ -168,7 +168,8 @@ def run_grid(
             while ready or under_way:
                 while ready and len(under_way) < workers:  # no more than run: what waits in a pool cannot be stopped
                     job = ready.pop(0)
-                    under_way[pool.submit(run_job, job, folder, judge)] = job
+                    found = finished(job, folder)  # before a process is started for it
+                    under_way[completed(found) if found else pool.submit(run_job, job, folder, judge)] = job
                 for future in wait(under_way, timeout=LOOK, return_when=FIRST_COMPLETED).done:
                     results.append(future.result())
                     left -= 1
@@ -180,6 +181,12 @@ def run_grid(
         except KeyboardInterrupt:  # which reaches the runs under way too: they save and stop
             raise Interrupted(f"stopped with {left} of {total} runs to go; saved in {folder}") from None
     write_grid(folder, recipes, list(bases), seeds, results, time.perf_counter() - began)
+
+
+def completed(result: Result) -> Future[Result]:
+    future = Future[Result]()
+    future.set_result(result)
+    return future
 
 
 def write_grid(
