@@ -118,7 +118,11 @@ def test_a_method_from_scratch_starts_from_nothing_with_the_rate_and_the_epochs_
     (job,) = scratch_jobs(recipe, seed=2)
     training = job.config.training
     assert (training.start, training.epochs, training.lr, training.mixed_lr) == (None, 3, 0.01, 0.01)
-    assert (job.config.name, job.config.algorithm.name, job.config.data.limit) == ("toy-summarization/seed-2/reinforce", "reinforce", 70)
+    assert (job.config.name, job.config.algorithm.name, job.config.data.limit) == (
+        "toy-summarization/seed-2/reinforce",
+        "reinforce",
+        70,
+    )
     assert "reinforce" not in [each.method for each in method_jobs(recipe, 2, Path())]
 
 

@@ -42,7 +42,9 @@ def watcher(tmp_path):
 
 def test_a_line_says_which_of_how_many_runs_and_how_long_is_left(watcher):
     watcher, output = watcher
-    watcher.report({"task": "t", "method": "base", "seed": 2, "score": 12.346, "seconds": 600.0, "wall": {"judge": 0.0}}, 9)
+    watcher.report(
+        {"task": "t", "method": "base", "seed": 2, "score": 12.346, "seconds": 600.0, "wall": {"judge": 0.0}}, 9
+    )
     line = "  1/10  t seed 2 base                           12.35   600.0 s  about 90 min left\n"
     assert output.getvalue() == line
 

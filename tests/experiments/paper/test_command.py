@@ -14,7 +14,7 @@ hidden = 8
 [algorithm]
 xent_epochs = 1
 mixed_epochs = 1
-delta = 7
+delta = 4
 whole = false
 [training]
 batch_size = 32
@@ -45,7 +45,9 @@ def test_mistakes_are_one_line(run, tmp_path, monkeypatch):
     assert (code, err) == (2, "seqmixer: unknown task 'poetry'. Known: all, captioning, summarization, translation.\n")
     code, _, err = run("paper", "captioning")
     assert code == 2
-    assert err.startswith("seqmixer: captioning-tuned.toml: no such files: coco/captions.json.gz, coco/features_u8.npz; ")
+    assert err.startswith(
+        "seqmixer: captioning-tuned.toml: no such files: coco/captions.json.gz, coco/features_u8.npz; "
+    )
     assert err.count("\n") == 1
 
 

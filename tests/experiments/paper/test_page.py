@@ -95,7 +95,17 @@ def test_table_of_beams_has_every_width(results):
 
 def test_table_of_two_metrics_has_both_for_every_method(results):
     table = tables.cross(results)
-    assert table.columns == ["trained with", "BLEU", "/ XENT", "BLEU, paper", "/ XENT", "ROUGE-2", "/ XENT", "ROUGE-2, paper", "/ XENT"]
+    assert table.columns == [
+        "trained with",
+        "BLEU",
+        "/ XENT",
+        "BLEU, paper",
+        "/ XENT",
+        "ROUGE-2",
+        "/ XENT",
+        "ROUGE-2, paper",
+        "/ XENT",
+    ]
     rows = {row[0]: row for row in table.rows}
     assert list(rows) == ["XENT", "MIXER on ROUGE-2", "MIXER on BLEU"]
     bleu, rouge = scores(results, "mixer-bleu", metric="bleu"), scores(results, "mixer-bleu")
@@ -116,7 +126,9 @@ def test_schedule_and_times_are_those_of_the_runs(results):
     assert [row[0] for row in tables.times(results).rows] == ["base", "XENT", "MIXER", "MIXER on BLEU", "REINFORCE"]
     runs = [results.runs[key] for key in results.runs]
     assert len(runs) == 10
-    greedy, beam = (statistics.mean(1000 * r["beams"][k]["seconds"] / 130 for r in results.of("xent")) for k in ("1", "10"))
+    greedy, beam = (
+        statistics.mean(1000 * r["beams"][k]["seconds"] / 130 for r in results.of("xent")) for k in ("1", "10")
+    )
     assert tables.decoding(results).rows[0] == ["XENT", f"{greedy:.2f} s", f"{beam:.2f} s", f"{beam / greedy:.1f}"]
 
 
@@ -125,7 +137,9 @@ def test_headline_and_details_say_what_the_tables_say(results):
     ratio = results.main.cells["mixer"].ratio
     assert ours[4] == f"{ratio:.3f}"
     assert headline(results) == f"MIXER scores {ratio:.2f} times what XENT scores; in the paper 1.25 times."
-    mixer, xent, wide = (statistics.mean(s) for s in (scores(results, "mixer"), scores(results, "xent"), scores(results, "xent", 10)))
+    mixer, xent, wide = (
+        statistics.mean(s) for s in (scores(results, "mixer"), scores(results, "xent"), scores(results, "xent", 10))
+    )
     text = details(results)
     assert text.startswith(f"ROUGE-2 {mixer:.2f} against {xent:.2f}, greedy search, 2 seeds; ")
     assert f"XENT's beam of 10 ({wide:.2f})" in text

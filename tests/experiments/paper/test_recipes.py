@@ -52,7 +52,11 @@ def test_tuned_and_quick_recipes_have_the_model_and_the_algorithm_of_the_literal
         config = recipe(task, kind).config
         same = {"dropout": literal.model.dropout, "init": literal.model.init}
         assert config.model.model_copy(update=same) == literal.model
-        assert (config.algorithm.name, config.reward, config.data.length) == ("mixer", literal.reward, literal.data.length)
+        assert (config.algorithm.name, config.reward, config.data.length) == (
+            "mixer",
+            literal.reward,
+            literal.data.length,
+        )
         assert config.training.mixed_lr < config.training.lr
     assert recipe(task, "tuned").config.data == literal.data
 
@@ -85,7 +89,14 @@ def test_all_is_every_task_in_a_folder_of_its_own():
 
 
 def test_mixer_on_bleu_is_run_where_the_score_is_another():
-    assert [m.name for m in recipe("summarization").recipe.methods] == ["xent", "dad", "e2e", "mixer", "mixer-bleu", "reinforce"]
+    assert [m.name for m in recipe("summarization").recipe.methods] == [
+        "xent",
+        "dad",
+        "e2e",
+        "mixer",
+        "mixer-bleu",
+        "reinforce",
+    ]
     assert [m.name for m in recipe("translation").recipe.methods] == ["xent", "dad", "e2e", "mixer", "reinforce"]
 
 
@@ -118,7 +129,9 @@ def test_missing_data_is_named_with_what_to_do(tmp_path, monkeypatch):
             "the folder that has them, or name files of your own with --set data.captions=... --set data.features=...",
             read_card, recipe("captioning", "tuned"))  # fmt: skip
     monkeypatch.setenv("SEQMIXER_DATA", "/no/where")
-    names = [f"/no/where/multi30k-de-en/{split}.{side}.gz" for split in ("train", "valid", "test") for side in ("de", "en")]
+    names = [
+        f"/no/where/multi30k-de-en/{split}.{side}.gz" for split in ("train", "valid", "test") for side in ("de", "en")
+    ]
     refused(DataError, f"multi30k.toml: no such files: {', '.join(names)}; put them there, set SEQMIXER_DATA (which is /no/where) to "
             "the folder that has them, or name files of your own with --set data.train=...",
             read_card, recipe("translation", "quick"))  # fmt: skip
@@ -134,10 +147,21 @@ def test_a_test_split_too_small_for_the_papers_protocol_is_refused_before_traini
             read_card, experiment)  # fmt: skip
 
 
+def test_a_schedule_without_a_stage_for_reinforce_is_refused_before_training(tmp_path):
+    experiment = recipe("translation", "literal", (*many(tmp_path), "data.length=3"))
+    refused(ConfigError, f"{experiment.recipe.path}: MIXER would never be paid: T = 3, algorithm.delta = 3 and algorithm.mixed_epochs = 5 leave "
+            "no stage for REINFORCE; lower delta",
+            read_card, experiment)  # fmt: skip
+
+
+def many(folder):
+    """Settings that name a file of 300 sentences as all there is."""
+    (folder / "a").write_text("x y z\n" * 285 + "x y z x\n" * 15)
+    files = json.dumps([str(folder / "a")] * 2)
+    return tuple(f"data.{split}={files}" for split in ("train", "valid", "test"))
+
+
 def test_a_card_counts_the_data(tmp_path):
-    (tmp_path / "a").write_text("x y z\n" * 285 + "x y z x\n" * 15)
-    files = json.dumps([str(tmp_path / "a")] * 2)
-    settings = tuple(f"data.{split}={files}" for split in ("train", "valid", "test"))
-    card = read_card(recipe("translation", "tuned", (*settings, "data.length=4")))
+    card = read_card(recipe("translation", "tuned", (*many(tmp_path), "data.length=4")))
     assert (card.train, card.valid, card.test, card.length, card.covered) == (300, 300, 300, 4, 0.95)
     assert (card.source_words, card.target_words) == (7, 7)  # three words and four specials

@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from seqmixer.build import build_task
+from seqmixer.build import build_task, forced_words
 from seqmixer.config import TOYS, Config, DataConfig
 from seqmixer.data import Task, coverage
 from seqmixer.errors import ConfigError, DataError, unknown
@@ -108,15 +108,20 @@ def chosen(names: str | None, config: Config) -> tuple[Method, ...]:
 
 def read_card(experiment: Experiment) -> Card:
     """Read the data once before hours are spent on it."""
-    require_files(experiment.config.data, experiment.recipe.path)
-    task = build_task(experiment.config.data)
-    if task.features is None:
-        meta = task.test.meta
-        if not kept([str(each["source"]) for each in meta], [each["references"] for each in meta]):
-            raise DataError(
-                f"{experiment.recipe.path}: the paper's protocol scores no sentence of the test split: no length of "
-                f"source has {LEAST} target words or more; give a larger test split"
-            )
+    config, path = experiment.config, experiment.recipe.path
+    require_files(config.data, path)
+    task = build_task(config.data)
+    meta = task.test.meta
+    if task.features is None and not kept([str(e["source"]) for e in meta], [e["references"] for e in meta]):
+        raise DataError(
+            f"{path}: the paper's protocol scores no sentence of the test split: no length of source has {LEAST} target "
+            "words or more; give a larger test split"
+        )
+    if forced_words(config.algorithm, task.length)[-1] == task.length:
+        raise ConfigError(
+            f"{path}: MIXER would never be paid: T = {task.length}, algorithm.delta = {config.algorithm.delta} and "
+            f"algorithm.mixed_epochs = {config.algorithm.mixed_epochs} leave no stage for REINFORCE; lower delta"
+        )
     return Card.of(task)
 
 
