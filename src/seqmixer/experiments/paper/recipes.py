@@ -114,8 +114,8 @@ def read_card(experiment: Experiment) -> Card:
     meta = task.test.meta
     if task.features is None and not kept([str(e["source"]) for e in meta], [e["references"] for e in meta]):
         raise DataError(
-            f"{path}: the paper's protocol scores no sentence of the test split: no length of source has {LEAST} target "
-            "words or more; give a larger test split"
+            f"{path}: the paper's protocol scores no sentence of the test split: no length of source has {LEAST} "
+            "target words or more; give a larger test split"
         )
     if forced_words(config.algorithm, task.length)[-1] == task.length:
         raise ConfigError(

@@ -99,9 +99,11 @@ class Results:
             for width in ENDS
         ]
 
-    def beam_curve(self, method: str) -> list[Cell]:
-        """Fig. 6: the score by width of the beam."""
-        return [self.cell(method, "paper", self.metric, width) for width in WIDTHS]
+    def beam_curve(self, method: str, protocol: str = "paper") -> list[Cell]:
+        """Fig. 6: the score by width of the beam; of the standard protocol its first metric."""
+        first = standard_metrics(self.experiment.config.evaluation.metric, self.images)[0]
+        metric = self.metric if protocol == "paper" else first
+        return [self.cell(method, protocol, metric, width) for width in WIDTHS]
 
     @property
     def cross(self) -> list[Row]:
