@@ -127,7 +127,7 @@ def test_the_run_on_bleu_is_paid_and_selected_by_bleu(results):
 def test_schedule_and_times_are_those_of_the_runs(results):
     schedule = tables.schedule(results)
     assert schedule.rows == [["this run", "1", "1", "4"], ["the paper", "20", "5", "2"]]
-    assert "Epochs of this run: 1–1 with s = 7, 2–2 with s = 3." in schedule.note
+    assert "Epochs of this run: 1 with s = 7, 2 with s = 3." in schedule.note
     assert [row[0] for row in tables.times(results).rows] == ["base", "XENT", "MIXER", "MIXER on BLEU", "REINFORCE"]
     runs = [results.runs[key] for key in results.runs]
     assert len(runs) == 10

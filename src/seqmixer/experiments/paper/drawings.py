@@ -53,8 +53,8 @@ def beams(results: Results) -> str:
         for method, means in curves.items():
             weight = 2.2 if method == "mixer" else 1.5
             axes.plot(WIDTHS, means, "o-", color=LIGHT[method], linewidth=weight, markersize=3.5)
-        draw_level(axes, curves["mixer"][0], "ink", "MIXER, greedy", below=True)
-        draw_level(axes, curves["mixer"][-1], "base", f"MIXER, beam {max(WIDTHS)}", below=False)
+        draw_level(axes, curves["mixer"][0], "ink", "MIXER, greedy", at=0.45)
+        draw_level(axes, curves["mixer"][-1], "base", f"MIXER, beam {max(WIDTHS)}", at=0.01)
         low, high = axes.get_ylim()
         heights = spread([means[-1] for means in curves.values()], 0.06 * (high - low))
         name_ends(axes, max(WIDTHS), list(curves), heights)
@@ -65,13 +65,11 @@ def beams(results: Results) -> str:
         return svg(figure, "beams")
 
 
-def draw_level(axes: "Axes", value: float, colour: str, text: str, below: bool) -> None:
-    """A line across, and its name on one side of it."""
+def draw_level(axes: "Axes", value: float, colour: str, text: str, at: float) -> None:
+    """A line across, and its name below it, that share of the way along."""
     axes.axhline(value, color=LIGHT[colour], linewidth=1, linestyle=(0, (4, 3)), zorder=0)
-    place, shift = (0.45 if below else 0.7, value), (0, -3 if below else 3)
-    across = "top" if below else "bottom"
-    transform = axes.get_yaxis_transform()
-    axes.annotate(text, place, shift, transform, "offset points", va=across, fontsize=8, color=LIGHT["soft"])
+    place = axes.get_yaxis_transform()
+    axes.annotate(text, (at, value), (0, -3), place, "offset points", va="top", fontsize=8, color=LIGHT["soft"])
 
 
 def name_ends(axes: "Axes", x: float, methods: Sequence[str], heights: Sequence[float]) -> None:

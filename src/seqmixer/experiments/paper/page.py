@@ -51,7 +51,8 @@ def details(results: Results) -> str:
     """By how much, how far to trust it, and against beam search."""
     cells, wide = results.main.cells, max(ENDS)
     greedy, searched = (test for test in results.tests if test.method == "mixer")
-    chance = f"p ≤ {max(greedy.p_values):.3f} with every seed" if greedy.better else "not significant with every seed"
+    largest = f"{max(greedy.p_values):.3f}"
+    chance = f"p ≤ {largest} with every seed" if greedy.better else f"not better with every seed (p up to {largest})"
     beam = results.cell("xent", "paper", results.metric, wide).mean
     order = "above" if cells["mixer"].mean > beam else "below"
     sure = "with every seed" if searched.better else "not significantly with every seed"

@@ -110,7 +110,7 @@ def schedule(results: Results) -> Table:
     """Table 2."""
     ours, theirs, length = results.experiment.config.algorithm, results.published.schedule, results.card.length
     found = stages(forced_words(ours, length))
-    steps = ", ".join(f"{first}–{last} with s = {s}" for s, first, last in found)
+    steps = ", ".join(f"{first if first == last else f'{first}–{last}'} with s = {s}" for s, first, last in found)
     lines = [
         ["this run", str(ours.xent_epochs), str(ours.mixed_epochs), str(ours.delta)],
         ["the paper", *(str(theirs[name]) for name in ("xent_epochs", "mixed_epochs", "delta"))],
