@@ -60,7 +60,7 @@ def test_help_answers_at_once():
     )  # on a busy machine only the cause is tested: torch is not imported
 
 
-@pytest.mark.parametrize("command", ["train", "evaluate", "generate", "compare", "demo", "doctor", "settings"])
+@pytest.mark.parametrize("command", ["train", "evaluate", "generate", "compare", "demo", "doctor", "paper", "settings"])
 def test_every_command_explains_itself(run, command):
     code, out, _ = run(command, "--help")
     assert code == 0

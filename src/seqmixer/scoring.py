@@ -93,12 +93,23 @@ def paper(
         )
     cut = [hypotheses[i].split()[:length] for i in chosen]
     wanted = [[text.split()[:length] for text in references[i]] for i in chosen]
-    words = sum(len(several[0]) for several in wanted)
-    how = f"cut:{length}|bins:{least}|n:{len(chosen)}/{len(sources)}|words:{words}|seqmixer:{__version__}"
     return [
-        Score(name, _counted(PAPER[name], cut, wanted, _ids({"<unk>": UNK})), f"paper|{PAPER[name].signature}|{how}")
+        Score(
+            name,
+            _counted(PAPER[name], cut, wanted, _ids({"<unk>": UNK})),
+            paper_signature(PAPER[name], references, chosen, length, least),
+        )
         for name in metrics
     ]
+
+
+def paper_signature(
+    metric: Metric, references: References, chosen: Sequence[int], length: int, least: int = LEAST
+) -> str:
+    """How a score of the `chosen` sentences was made."""
+    words = sum(len(references[i][0].split()[:length]) for i in chosen)
+    how = f"cut:{length}|bins:{least}|n:{len(chosen)}/{len(references)}|words:{words}|seqmixer:{__version__}"
+    return f"paper|{metric.signature}|{how}"
 
 
 def kept(sources: Texts, references: References, least: int = LEAST) -> list[int]:

@@ -1,12 +1,17 @@
 import json
+import re
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from seqmixer.config import Config
+from seqmixer.errors import RunError
 from seqmixer.experiments.demo import table, toy_recipes
-from seqmixer.experiments.grid import METHODS, base_and_methods, run_grid
+from seqmixer.experiments.grid import METHODS, Method, Recipe, base_job, method_jobs, run_grid, run_job, scratch_jobs
 from seqmixer.experiments.oracle import best_score
 from seqmixer.experiments.report import write_report
+from seqmixer.version import __version__
 
 RECIPE = """
 [data]
@@ -35,13 +40,13 @@ metric = "rouge2"
 def recipe(tmp_path):
     path = tmp_path / "recipe.toml"
     path.write_text(RECIPE)
-    return path
+    return Recipe("toy-summarization", path)
 
 
 def test_methods_differ_in_nothing_but_the_algorithm(recipe, tmp_path):
-    base, methods = base_and_methods(recipe, seed=3, folder=tmp_path)
+    base, methods = base_job(recipe, seed=3), method_jobs(recipe, seed=3, folder=tmp_path)
     assert (base.config.algorithm.name, base.config.training.epochs, base.config.training.lr) == ("xent", 3, 0.01)
-    assert [job.method for job in methods] == list(METHODS)
+    assert [job.method for job in methods] == [method.name for method in METHODS]
     for job in methods:
         config = job.config
         assert config.training.start == str(tmp_path / "toy-summarization/seed-3/base")
@@ -58,7 +63,9 @@ def test_a_grid_runs_once_reports_each_run_and_makes_a_report(recipe, tmp_path):
     assert seen[0][0]["method"] == "base"
 
     grid = json.loads((tmp_path / "grid/grid.json").read_text())
-    assert sorted(result["method"] for result in grid["results"]) == sorted(["base", *METHODS])
+    assert sorted(result["method"] for result in grid["results"]) == sorted(
+        ["base", *(method.name for method in METHODS)]
+    )
     for result in grid["results"]:
         scores = json.loads((tmp_path / "grid" / result["run"] / "scores.json").read_text())
         assert (result["score"], result["valid"]) == (scores["test"], scores["valid"])
@@ -73,8 +80,8 @@ def test_a_grid_runs_once_reports_each_run_and_makes_a_report(recipe, tmp_path):
 
 
 def test_the_recipes_of_the_demo_are_the_papers_models_on_the_built_in_tasks():
-    with toy_recipes() as paths:
-        configs = [Config.load(path) for path in paths]
+    with toy_recipes() as recipes:
+        configs = [Config.load(recipe.path) for recipe in recipes]
     assert [(c.data.task, c.model.name, c.reward.name) for c in configs] == [
         ("toy-translation", "lstm", "bleu"),
         ("toy-summarization", "elman", "rouge2"),
@@ -85,4 +92,72 @@ def test_the_recipes_of_the_demo_are_the_papers_models_on_the_built_in_tasks():
 
 def test_the_best_score_is_above_that_of_greedy_search_on_the_true_distribution(recipe):
     """Known by enumeration for this seed (tests/data/test_toy.py holds how); 65.6 against 41.8."""
-    assert 60 < best_score(Config.load(recipe)) < 70
+    assert 60 < best_score(Config.load(recipe.path)) < 70
+
+
+def plain(recipe):
+    """The recipe without a rate for what starts from the base, with the released decay."""
+    text = RECIPE.replace("mixed_lr = 0.002\n", "decay = 1.2\n")
+    recipe.path.write_text(text)
+    return recipe
+
+
+def test_without_a_rate_of_their_own_methods_go_on_with_that_of_the_bases_best_epoch(recipe, tmp_path):
+    run = tmp_path / "toy-summarization/seed-1/base"
+    run.mkdir(parents=True)
+    log = [(0.01, True), (0.008, True), (0.006, False)]
+    events = [{"event": "epoch", "epoch": i, "rate": rate, "best": best} for i, (rate, best) in enumerate(log, 1)]
+    (run / "log.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    rates = {job.config.training.lr for job in method_jobs(plain(recipe), 1, tmp_path)}
+    assert rates == {0.008}
+
+
+def test_a_method_from_scratch_starts_from_nothing_with_the_rate_and_the_epochs_of_the_base(recipe):
+    scratch = Method("reinforce", ("algorithm.name=reinforce",), scratch=True)
+    recipe = replace(recipe, methods=(*METHODS, scratch), settings=("data.limit=70",))
+    (job,) = scratch_jobs(recipe, seed=2)
+    training = job.config.training
+    assert (training.start, training.epochs, training.lr, training.mixed_lr) == (None, 3, 0.01, 0.01)
+    assert (job.config.name, job.config.algorithm.name, job.config.data.limit) == (
+        "toy-summarization/seed-2/reinforce",
+        "reinforce",
+        70,
+    )
+    assert "reinforce" not in [each.method for each in method_jobs(recipe, 2, Path())]
+
+
+@pytest.fixture
+def done(recipe, tmp_path):
+    """A base that was trained and judged."""
+    job = base_job(replace(recipe, settings=("algorithm.xent_epochs=1", "data.limit=64")), seed=1)
+    job = replace(job, method="xent")
+    run_job(job, tmp_path, lambda run: {"words": len(run.target_vocab)})
+    return job
+
+
+def test_a_done_run_is_not_judged_again(done, tmp_path):
+    def fail(run):
+        raise AssertionError("judged again")
+
+    result = run_job(done, tmp_path, fail)
+    assert result["words"] > 4
+    assert set(result["wall"]) == {"train", "judge"}
+
+
+def test_a_run_that_is_to_be_longer_goes_on(done, tmp_path):
+    config = done.config.model_copy(update={"training": done.config.training.model_copy(update={"epochs": 2})})
+    run_job(replace(done, config=config), tmp_path)
+    assert len((tmp_path / done.config.name / "log.jsonl").read_text().splitlines()) == 2
+
+
+def test_a_run_of_another_version_or_another_config_is_refused(done, tmp_path):
+    run = tmp_path / done.config.name
+    other = done.config.model_copy(update={"seed": 9})
+    message = f"{run} holds a run with seed = 1, not 9; choose another name (--set name=...), or delete the folder"
+    with pytest.raises(RunError, match=f"^{re.escape(message)}$"):
+        run_job(replace(done, config=other), tmp_path)
+    path = run / "result.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"version": "0.0.1"}))
+    message = f"{run} was made by seqmixer 0.0.1, this is {__version__}: their scores may not compare; choose another --out, or delete the folder"
+    with pytest.raises(RunError, match=f"^{re.escape(message)}$"):
+        run_job(done, tmp_path)

@@ -1,11 +1,12 @@
 """Whole tables of runs, with their reports."""
 
+import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from seqmixer.cli.options import Json, app, this_command
+from seqmixer.cli.options import Json, Settings, app, this_command
 
 
 @app.command()
@@ -32,3 +33,48 @@ def demo(
     else:
         show_table(table(out))
         print(f"Report: {page}")
+
+
+@app.command()
+def paper(
+    task: Annotated[str, typer.Argument(help="summarization, translation, captioning, or all.")],
+    recipe: Annotated[
+        str, typer.Option(help="tuned; literal: the paper's values; quick: a small data set; or a TOML file.")
+    ] = "tuned",
+    seeds: Annotated[int, typer.Option(min=1, help="How many seeds; more than one gives deviations.")] = 3,
+    out: Annotated[Path, typer.Option(help="Where the runs and the reports go.")] = Path("paper"),
+    methods: Annotated[
+        str | None,
+        typer.Option(help="Of xent,dad,e2e,mixer,mixer-bleu,reinforce, with commas. Default: all the task has."),
+    ] = None,
+    workers: Annotated[int, typer.Option(min=1, help="Runs at a time; 1 on a GPU.")] = 1,
+    markdown: Annotated[
+        Path | None, typer.Option(help="Also write the tables, figures and numbers into this folder.")
+    ] = None,
+    settings: Settings = None,
+    as_json: Json = False,
+) -> None:
+    """Reproduce the paper on one of its tasks: every method and seed, Figs. 5-8, both protocols, one report.
+
+    The data is looked for in the folder that the variable SEQMIXER_DATA names. Stopped, the command goes on where it
+    was: finished runs are not run again.
+
+    \b
+    seqmixer paper translation
+    seqmixer paper summarization --recipe quick --seeds 1
+    seqmixer paper all --markdown docs/results
+    """
+    from rich import print as show_table
+
+    from seqmixer.experiments.paper.command import page_of, run_paper, shown
+    from seqmixer.experiments.paper.page import as_json as numbers
+    from seqmixer.experiments.paper.recipes import experiments
+
+    wanted = experiments(task, recipe, methods, tuple(settings or ()), out)
+    found = run_paper(wanted, list(range(1, seeds + 1)), workers, markdown, this_command())
+    if as_json:
+        print(json.dumps([numbers(results, [this_command()]) for results in found]))
+        return
+    for results in found:
+        show_table(shown(results))
+        print(f"Report: {page_of(results)}")

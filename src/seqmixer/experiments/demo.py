@@ -5,13 +5,13 @@ from contextlib import contextmanager
 from importlib.resources import as_file, files
 from pathlib import Path
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from seqmixer.experiments.grid import METHODS, Report, Result, run_grid
+from seqmixer.config import Config
+from seqmixer.experiments.grid import Recipe, run_grid
 from seqmixer.experiments.report import number, require_extra, spelled, write_figures, write_markdown, write_report
 from seqmixer.experiments.summary import LABELS, read_grid, rows
+from seqmixer.experiments.watching import watched
 
 TITLE = "XENT, DAD, E2E and MIXER on the built-in tasks"
 TASKS = ("translation", "summarization", "captioning")
@@ -20,8 +20,8 @@ TASKS = ("translation", "summarization", "captioning")
 def run_demo(out: Path, seeds: list[int], workers: int, markdown: Path | None, command: str) -> Path:
     """Train, score and report. Called again after a stop, it goes on. -> the report"""
     require_extra()  # before the minutes, not after
-    with toy_recipes() as recipes, watched(len(recipes) * len(seeds) * (1 + len(METHODS))) as report:
-        run_grid(recipes, seeds, out, workers, report)
+    with toy_recipes() as recipes, watched(recipes, len(seeds), out, workers) as watcher:
+        run_grid(recipes, seeds, out, workers, watcher.report, look=watcher.look)
     if markdown is not None:
         write_markdown(out, markdown, TITLE, [command])
         write_figures(out, markdown.parent, markdown.stem)
@@ -29,27 +29,11 @@ def run_demo(out: Path, seeds: list[int], workers: int, markdown: Path | None, c
 
 
 @contextmanager
-def toy_recipes() -> Iterator[list[Path]]:
+def toy_recipes() -> Iterator[list[Recipe]]:
     """The configs of the built-in tasks, which come with the package."""
     with as_file(files("seqmixer") / "configs" / "toy") as folder:
-        yield [folder / f"{task}.toml" for task in TASKS]
-
-
-@contextmanager
-def watched(total: int) -> Iterator[Report]:
-    """A bar on standard error that counts runs, and a line for each."""
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("runs", total=total)
-
-        def report(result: Result, left: int) -> None:
-            bar.update(task, completed=total - left)
-            name = f"{result['task']} seed {result['seed']} {LABELS[result['method']]}"
-            line = f"{total - left:3}/{total}  {name:38} {result['score']:6.2f}  {result['seconds']:6.1f} s"
-            bar.console.print(line, highlight=False)
-
-        yield report
+        paths = [folder / f"{task}.toml" for task in TASKS]
+        yield [Recipe(Config.load(path).data.task, path) for path in paths]
 
 
 def table(folder: Path) -> Table:

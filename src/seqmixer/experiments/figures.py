@@ -26,6 +26,8 @@ LIGHT = {
     "dad": "#4fabe0",
     "e2e": "#0b5394",
     "mixer": "#d2560a",
+    "mixer-bleu": "#a8780c",
+    "reinforce": "#8a5bb5",
 }
 DARK = {
     "ink": "#e7eaf0",
@@ -36,6 +38,8 @@ DARK = {
     "dad": "#8fd0f7",
     "e2e": "#3f87d6",
     "mixer": "#ff8f45",
+    "mixer-bleu": "#e0bc58",
+    "reinforce": "#c4a0e6",
 }
 STYLE: dict[Any, Any] = {  # matplotlib's own type for it spells out every name
     "svg.fonttype": "none",  # text stays text, in the page's own fonts
@@ -68,7 +72,7 @@ def relative_gains(table: Sequence[Row], name: str) -> str:
     methods = [method for method in table[0].cells if method != "xent"]
     width = 0.8 / len(methods)
     with style():
-        figure = Figure(figsize=(5.2, 3.3), layout="constrained")
+        figure = Figure(figsize=(max(5.2, 1.7 * len(table)), 3.3), layout="constrained")
         axes = figure.subplots()
         for i, row in enumerate(table):
             for j, method in enumerate(methods):
@@ -87,8 +91,8 @@ def relative_gains(table: Sequence[Row], name: str) -> str:
 
 
 def draw_gain(axes: "Axes", x: float, width: float, row: Row, method: str) -> None:
-    cell = row.cells[method]
-    if cell.ratio is None:
+    cell = row.cells.get(method)
+    if cell is None or cell.ratio is None:
         return
     axes.bar(x, cell.ratio - 1, width * 0.92, bottom=1, color=LIGHT[method])
     if len(cell.ratios) > 1:

@@ -9,7 +9,7 @@ import multiprocessing
 import os
 import platform
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,16 +17,40 @@ from typing import Any
 
 import torch
 
-from seqmixer.config import Config
-from seqmixer.errors import Interrupted
+from seqmixer.config import TOYS, Config
+from seqmixer.errors import Interrupted, RunError
 from seqmixer.experiments.oracle import best_score
-from seqmixer.runs import train
+from seqmixer.runs import Run, located, read_config, require_same_config, train
 from seqmixer.training import epochs, read_log
+from seqmixer.version import __version__
 
-METHODS = ("xent", "dad", "e2e", "mixer")
+LOOK = 1.0  # seconds between looks at the runs under way
 
-Result = dict[str, Any]  # of one run: task, method, seed, score, valid, epoch, signature, seconds, run
+Result = dict[str, Any]  # of one run: task, method, seed, score, valid, epoch, signature, seconds, run, version
 Report = Callable[[Result, int], None]  # called after each run with what came of it and how many are left
+Judge = Callable[[Run], Mapping[str, Any]]  # what else is found out about a trained run, for its result
+
+
+@dataclass(frozen=True)
+class Method:
+    """One column of the table."""
+
+    name: str
+    settings: tuple[str, ...]  # what makes it this method
+    scratch: bool = False  # from random weights, for as many epochs as the base, instead of from the base
+
+
+METHODS = tuple(Method(name, (f"algorithm.name={name}",)) for name in ("xent", "dad", "e2e", "mixer"))
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One row of the table: a config, and the methods it is trained with."""
+
+    task: str  # its name in the table, and the folder of its runs
+    path: Path
+    settings: tuple[str, ...] = ()  # that override the file's
+    methods: tuple[Method, ...] = METHODS
 
 
 @dataclass(frozen=True)
@@ -34,73 +58,152 @@ class Job:
     """One run of the grid."""
 
     task: str
-    method: str  # "base" or one of METHODS
+    method: str  # "base", or the name of a method
     seed: int
     config: Config
 
 
-def base_and_methods(recipe: Path, seed: int, folder: Path) -> tuple[Job, list[Job]]:
-    plain = Config.load(recipe)
-    task, place = plain.data.task, f"{plain.data.task}/seed-{seed}"
-    rate = plain.training.mixed_lr or plain.training.lr
-    common = [f"seed={seed}", f"data.folder={json.dumps(plain.data.folder)}"]
-    base = [*common, f"name={place}/base", "algorithm.name=xent", f"training.epochs={plain.algorithm.xent_epochs}"]
-    start = json.dumps(str(folder / place / "base"))
-    rest = [*common, "algorithm.xent_epochs=0", f"training.start={start}", f"training.lr={rate}"]
-    methods = [
-        Job(task, name, seed, Config.load(recipe, [*rest, f"name={place}/{name}", f"algorithm.name={name}"]))
-        for name in METHODS
-    ]
-    return Job(task, "base", seed, Config.load(recipe, base)), methods
+def base_job(recipe: Recipe, seed: int) -> Job:
+    plain = Config.load(recipe.path, recipe.settings)
+    return job(recipe, seed, "base", ["algorithm.name=xent", f"training.epochs={plain.algorithm.xent_epochs}"])
 
 
-def run_job(job: Job, folder: Path) -> Result:
-    """Train one run, or find it done, and say what came of it."""
-    run = train(job.config, folder)
-    scores = json.loads((run.folder / "scores.json").read_text())
-    seconds = sum(sum(event["seconds"].values()) for event in epochs(read_log(run.folder)))
-    return {
-        "task": job.task,
-        "method": job.method,
-        "seed": job.seed,
-        "score": scores["test"],
-        "valid": scores["valid"],
-        "epoch": scores["epoch"],
-        "signature": scores["signature"],
-        "seconds": round(seconds, 1),
-        "run": job.config.name,
-    }
+def scratch_jobs(recipe: Recipe, seed: int) -> list[Job]:
+    """The methods that need no base. Their rate is that of the base: there is no trained model to be careful with."""
+    plain = Config.load(recipe.path, recipe.settings)
+    rest = [f"training.epochs={plain.algorithm.xent_epochs}", f"training.mixed_lr={plain.training.lr}"]
+    return [job(recipe, seed, each.name, [*each.settings, *rest]) for each in recipe.methods if each.scratch]
 
 
-def run_grid(recipes: Sequence[Path], seeds: Sequence[int], folder: Path, workers: int, report: Report) -> None:
+def method_jobs(recipe: Recipe, seed: int, folder: Path) -> list[Job]:
+    """What starts from a base. Without a rate of its own (training.mixed_lr) it goes on with that of the base."""
+    plain = Config.load(recipe.path, recipe.settings)
+    base = folder / recipe.task / f"seed-{seed}" / "base"
+    rate = plain.training.mixed_lr or best_rate(base)
+    rest = ["algorithm.xent_epochs=0", f"training.start={json.dumps(str(base))}", f"training.lr={rate}"]
+    return [job(recipe, seed, each.name, [*each.settings, *rest]) for each in recipe.methods if not each.scratch]
+
+
+def job(recipe: Recipe, seed: int, method: str, settings: Sequence[str]) -> Job:
+    plain = Config.load(recipe.path, recipe.settings)
+    place = [f"name={recipe.task}/seed-{seed}/{method}", f"data.folder={json.dumps(plain.data.folder)}"]
+    config = Config.load(recipe.path, [*recipe.settings, f"seed={seed}", *place, *settings])
+    return Job(recipe.task, method, seed, config)
+
+
+def best_rate(run: Path) -> float:
+    """The learning rate of the epoch that a run's best model is of."""
+    return float([event["rate"] for event in epochs(read_log(run)) if event["best"]][-1])
+
+
+def nothing_more(run: Run) -> Mapping[str, Any]:
+    return {}
+
+
+def run_job(job: Job, folder: Path, judge: Judge = nothing_more) -> Result:
+    """Train one run, judge it unless it is a base, and say what came of it; or find all that done."""
+    result = finished(job, folder)
+    if result is None:
+        began = time.perf_counter()
+        run = train(job.config, folder)
+        scores = json.loads((run.folder / "scores.json").read_text())
+        trained = time.perf_counter()
+        result = {
+            "task": job.task,
+            "method": job.method,
+            "seed": job.seed,
+            "score": scores["test"],
+            "valid": scores["valid"],
+            "epoch": scores["epoch"],
+            "signature": scores["signature"],
+            "seconds": round(sum(sum(event["seconds"].values()) for event in epochs(read_log(run.folder))), 1),
+            "run": job.config.name,
+            "version": __version__,
+            **({} if job.method == "base" else judge(run)),
+        }
+        result["wall"] = {"train": round(trained - began, 1), "judge": round(time.perf_counter() - trained, 1)}
+        new = run.folder / "result.json.new"
+        new.write_text(json.dumps(result, indent=1), encoding="utf-8")
+        new.replace(run.folder / "result.json")  # whole or not at all
+    return result
+
+
+def finished(job: Job, folder: Path) -> Result | None:
+    """What an earlier call found, if it trained this run to its end."""
+    run = folder / job.config.name
+    path = run / "result.json"
+    if not path.is_file():
+        return None
+    require_same_config(run, located(job.config))
+    result: Result = json.loads(path.read_text(encoding="utf-8"))
+    if result["version"] != __version__:
+        raise RunError(
+            f"{run} was made by seqmixer {result['version']}, this is {__version__}: their scores may not compare; "
+            "choose another --out, or delete the folder"
+        )
+    return result if read_config(run).training.epochs == job.config.training.epochs else None
+
+
+def run_grid(
+    recipes: Sequence[Recipe],
+    seeds: Sequence[int],
+    folder: Path,
+    workers: int,
+    report: Report,
+    *,
+    judge: Judge = nothing_more,
+    look: Callable[[Collection[Job]], None] = lambda under_way: None,
+) -> None:
     """Run every job, some at a time, bases before what starts from them, and leave folder/grid.json.
 
-    Done runs are not run again.
+    Done runs are not run again. `look` is called every second with the jobs under way.
     """
     began = time.perf_counter()
-    waiting = dict(base_and_methods(recipe, seed, folder) for recipe in recipes for seed in seeds)
-    total = left = len(waiting) * (1 + len(METHODS))
+    bases = {base_job(recipe, seed): (recipe, seed) for recipe in recipes for seed in seeds}
+    total = left = sum(1 + len(recipe.methods) for recipe, _ in bases.values())
     results: list[Result] = []
-    ready, under_way = list(waiting), dict[Future[Result], Job]()
+    ready, under_way = list(bases), dict[Future[Result], Job]()
     with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
         try:
             while ready or under_way:
                 while ready and len(under_way) < workers:  # no more than run: what waits in a pool cannot be stopped
                     job = ready.pop(0)
-                    under_way[pool.submit(run_job, job, folder)] = job
-                for future in wait(under_way, return_when=FIRST_COMPLETED).done:
-                    ready += waiting.get(under_way.pop(future), [])
+                    found = finished(job, folder)  # before a process is started for it
+                    under_way[completed(found) if found else pool.submit(run_job, job, folder, judge)] = job
+                for future in wait(under_way, timeout=LOOK, return_when=FIRST_COMPLETED).done:
                     results.append(future.result())
                     left -= 1
+                    done = under_way.pop(future)
+                    if done in bases:  # its methods next, so that a stopped grid has whole seeds
+                        ready = [*method_jobs(*bases[done], folder), *scratch_jobs(*bases[done]), *ready]
                     report(results[-1], left)
+                look(under_way.values())
         except KeyboardInterrupt:  # which reaches the runs under way too: they save and stop
             raise Interrupted(f"stopped with {left} of {total} runs to go; saved in {folder}") from None
+    write_grid(folder, recipes, list(bases), seeds, results, time.perf_counter() - began)
+
+
+def completed(result: Result) -> Future[Result]:
+    future = Future[Result]()
+    future.set_result(result)
+    return future
+
+
+def write_grid(
+    folder: Path,
+    recipes: Sequence[Recipe],
+    bases: Sequence[Job],
+    seeds: Sequence[int],
+    results: Sequence[Result],
+    seconds: float,
+) -> None:
+    """grid.json: all that a report needs, beside the run folders."""
     grid = {
-        "tasks": list(dict.fromkeys(base.task for base in waiting)),
-        "methods": list(METHODS),
+        "tasks": [recipe.task for recipe in recipes],
+        "methods": [method.name for method in recipes[0].methods],
         "seeds": list(seeds),
-        "best": {base.task: best_score(base.config) for base in waiting},
-        "seconds": round(time.perf_counter() - began, 1),
+        "best": {base.task: best_score(base.config) for base in bases if base.config.data.task in TOYS},
+        "seconds": round(seconds, 1),
         "machine": machine(),
         "results": sorted(results, key=lambda result: (result["task"], result["seed"], result["method"])),
     }
@@ -109,4 +212,6 @@ def run_grid(recipes: Sequence[Path], seeds: Sequence[int], folder: Path, worker
 
 def machine() -> str:
     """Where a figure was measured."""
-    return f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}, torch {torch.__version__}"
+    accelerator = torch.accelerator.current_accelerator(check_available=True)
+    name = f"{torch.get_device_module(accelerator).get_device_name(accelerator)}, " if accelerator else ""
+    return f"{name}{os.cpu_count()} cores, {platform.system()} {platform.machine()}, torch {torch.__version__}"

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, stdev
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -14,7 +15,10 @@ from seqmixer.experiments.summary import LABELS, Cell, Grid, Row, details, headl
 from seqmixer.runs import load
 from seqmixer.version import __version__
 
-TEMPLATE = Path(__file__).with_name("report.html")
+if TYPE_CHECKING:  # an extra: loaded by the functions that need it
+    from jinja2 import Template
+
+TEMPLATES = Path(__file__).parent
 EXAMPLES = 6  # of each task
 GRAMMATICAL = (
     "Best grammatical: the score of writing, for each source, the sentence of the task's grammar with the highest "
@@ -35,14 +39,11 @@ class Example:
 def write_report(folder: Path, title: str, commands: list[str]) -> Path:
     """Write FOLDER/report.html, which needs no other file, no network and no script."""
     require_extra()
-    from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
 
     grid = read_grid(folder)
     table = rows(grid)
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters.update(number=number, duration=duration)
-    page = environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
+    page = template("report.html").render(
         title=title,
         commands=commands,
         grid=grid,
@@ -62,6 +63,18 @@ def write_report(folder: Path, title: str, commands: list[str]) -> Path:
     path = folder / "report.html"
     path.write_text(page, encoding="utf-8")
     return path
+
+
+def template(name: str) -> "Template":
+    """A page of this folder, or of one below it."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    loader = FileSystemLoader(TEMPLATES)
+    environment = Environment(
+        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters.update(number=number, duration=duration)
+    return environment.get_template(name)
 
 
 def require_extra() -> None:

@@ -9,9 +9,26 @@ from typing import Any
 
 from seqmixer.errors import RunError
 
-LABELS = {"base": "base", "xent": "XENT", "dad": "DAD", "e2e": "E2E", "mixer": "MIXER"}
+LABELS = {
+    "base": "base",
+    "xent": "XENT",
+    "dad": "DAD",
+    "e2e": "E2E",
+    "mixer": "MIXER",
+    "mixer-bleu": "MIXER on BLEU",
+    "reinforce": "REINFORCE",
+}
 NBSP = "\N{NO-BREAK SPACE}"
-METRICS = {"bleu": "BLEU", "rouge2": "ROUGE-2"}
+METRICS = {
+    "bleu": "BLEU",
+    "bleu_best": "BLEU, best of the references",
+    "chrf": "chrF",
+    "cider": "CIDEr-D",
+    "rouge1_f": "ROUGE-1 F1",
+    "rouge2": "ROUGE-2",
+    "rouge2_f": "ROUGE-2 F1",
+    "rouge_l": "ROUGE-L F1",
+}
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,141 @@
+"""What is measured of a trained run: the test split decoded with beams of 1 to 10, scored by both protocols.
+
+`paper`: what the released evaluator computes (scoring.py): the sentences of common source lengths, cut at T; of
+captions, "the maximum BLEU score across the five captions" (Sec. 4.3). `standard`: whole references (scoring.py).
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from seqmixer.build import build_task, named_metric
+from seqmixer.config import DataConfig
+from seqmixer.data import Task, Vocab, batches
+from seqmixer.evaluation import device_of, search
+from seqmixer.rewards import Metric, sentence_bleu
+from seqmixer.runs import Run
+from seqmixer.scoring import kept, paper_signature, standard
+from seqmixer.types import Batch, Rollout
+from seqmixer.version import __version__
+
+WIDTHS = range(1, 11)
+ENDS = (1, 10)  # greedy search and the widest beam: scored by every standard metric, and their counts are kept
+COUNTS = "counts.safetensors"
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """The paper's way to score a test split."""
+
+    metrics: Sequence[Metric]
+    chosen: Sequence[int]  # the sentences that are scored
+    signatures: Mapping[str, str]  # by metric
+
+    def counts(self, words: Tensor, tests: Sequence[Batch]) -> dict[str, Tensor]:
+        """By metric: the counts of the chosen sentences.  (n, T) -> (m, S)"""
+        found = {}
+        for metric in self.metrics:
+            rows = [
+                metric.statistics(part, batch.references)
+                for part, batch in zip(words.split([len(batch) for batch in tests]), tests, strict=True)
+            ]
+            found[metric.name] = torch.cat(rows).cpu()[list(self.chosen)]
+        return found
+
+
+def best_sentence_bleu(words: Tensor, references: Tensor) -> Tensor:
+    """The highest sentence BLEU, that of the released code, over the references.  (B, T), (B, R, L) -> (B, 1)"""
+    each = [sentence_bleu(Rollout(words, one.unsqueeze(1))) for one in references.unbind(1)]
+    return torch.stack(each, -1).amax(-1, keepdim=True)
+
+
+def mean_of_rows(rows: Tensor) -> Tensor:
+    """(..., n, 1) -> (...) in 0..100"""
+    return 100 * rows[..., 0].mean(-1)
+
+
+BLEU_BEST = Metric(
+    "bleu_best",
+    best_sentence_bleu,
+    mean_of_rows,
+    "bleu|order:4-effective|smooth:add-1|mean:sentences|unk:never-matches|refs:best",
+)
+
+
+def paper_protocol(run: Run, task: Task) -> Protocol:
+    meta = task.test.meta
+    if task.features is not None:
+        signature = f"paper|{BLEU_BEST.signature}|cut:{task.length}|n:{len(meta)}|seqmixer:{__version__}"
+        return Protocol([BLEU_BEST], range(len(meta)), {BLEU_BEST.name: signature})
+    references = [each["references"] for each in meta]
+    chosen = kept([str(each["source"]) for each in meta], references)
+    metrics = [named_metric(name, run.config, task, run.folder) for name in ("bleu", "rouge2")]
+    return Protocol(metrics, chosen, {m.name: paper_signature(m, references, chosen, task.length) for m in metrics})
+
+
+def main_metric(metric: str, images: bool) -> str:
+    """The metric of Fig. 5 in the paper's protocol."""
+    return BLEU_BEST.name if images else metric
+
+
+def standard_metrics(metric: str, images: bool) -> tuple[str, ...]:
+    """What the standard protocol reports, the metric of Fig. 5 first."""
+    if images:
+        return "bleu", "cider", "rouge_l"
+    return ("bleu", "chrf") if metric == "bleu" else ("rouge2", "rouge1_f", "rouge2_f", "rouge_l", "bleu")
+
+
+def judge(run: Run, metrics: Sequence[str]) -> Mapping[str, Any]:
+    """Scores and decoding time by width of the beam; the counts go into the run folder, for paired tests.
+
+    `metrics` are those of the standard protocol; between greedy search and the widest beam only the first is scored.
+    """
+    task = shared_task(run.config.data, (run.source_vocab, run.target_vocab))
+    batch_size, device = run.config.evaluation.batch_size, device_of(run.model)
+    tests = [batch.to(device) for batch in batches(task.test, batch_size, task.length, seed=0, epoch=0, shuffle=False)]
+    protocol = paper_protocol(run, task)
+    references = [each["references"] for each in task.test.meta]
+    beams: dict[str, dict[str, Any]] = {}
+    kept_counts: dict[str, Tensor] = {}
+    signatures = {f"paper {name}": signature for name, signature in protocol.signatures.items()}
+    for width in WIDTHS:
+        words, seconds = decode(run, tests, width)
+        counts = protocol.counts(words, tests)
+        scores = {metric.name: float(metric.corpus(counts[metric.name])) for metric in protocol.metrics}
+        beams[str(width)] = {"seconds": round(seconds, 3), "paper": scores}
+        hypotheses = [task.target_vocab.decode(row) for row in words.tolist()]
+        found = standard(hypotheses, references, metrics if width in ENDS else metrics[:1])
+        beams[str(width)]["standard"] = {score.metric: score.value for score in found}
+        signatures |= {f"standard {score.metric}": score.signature for score in found}
+        if width in ENDS:
+            kept_counts |= {f"{width} {name}": rows.contiguous() for name, rows in counts.items()}
+    save_file(kept_counts, run.folder / COUNTS)
+    return {"beams": beams, "signatures": signatures, "sentences": len(task.test)}
+
+
+@lru_cache(maxsize=1)
+def shared_task(data: DataConfig, vocabs: tuple[Vocab | None, Vocab]) -> Task:
+    """The runs of one experiment share their data, which takes longer to read than to decode."""
+    return build_task(data, vocabs)
+
+
+def decode(run: Run, tests: Sequence[Batch], width: int) -> tuple[Tensor, float]:
+    """The words for the test split, and the seconds it took once the machine was warm.  -> (n, T)"""
+    length = run.dimensions.length
+    search(run.model, tests[0].source, length, width).cpu()
+    began = time.perf_counter()
+    words = torch.cat([search(run.model, batch.source, length, width) for batch in tests])
+    words.cpu()  # waits for the device
+    return words, time.perf_counter() - began
+
+
+def read_counts(run: Path, width: int, metric: str) -> Tensor:
+    """What `judge` counted.  -> (m, S)"""
+    return load_file(run / COUNTS)[f"{width} {metric}"]

@@ -1,0 +1,141 @@
+"""Which config, which methods and which folder an experiment has, and whether its data is there."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from seqmixer.build import build_task, forced_words
+from seqmixer.config import TOYS, Config, DataConfig
+from seqmixer.data import Task, coverage
+from seqmixer.errors import ConfigError, DataError, unknown
+from seqmixer.experiments.grid import METHODS, Method, Recipe
+from seqmixer.scoring import LEAST, kept
+
+CONFIGS = Path(__file__).parents[2] / "configs" / "paper"
+TASKS = ("summarization", "translation", "captioning")
+QUICK = {"summarization": "gigaword-sample", "translation": "multi30k", "captioning": "flickr8k"}
+RECIPES = ("tuned", "literal", "quick")
+REINFORCE = Method("reinforce", ("algorithm.name=reinforce",), scratch=True)  # from random weights (Sec. 4.4)
+CROSS = Method("mixer-bleu", ("algorithm.name=mixer", "reward.name=bleu", "evaluation.metric=bleu"))  # Fig. 8
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One task of the paper with one recipe."""
+
+    task: str  # the paper's
+    kind: str  # tuned, literal, quick, or the name of the user's file
+    recipe: Recipe
+    config: Config
+    folder: Path  # of its runs and its report
+    stem: str  # what its files are called
+
+
+@dataclass(frozen=True)
+class Card:
+    """The data of an experiment in numbers."""
+
+    train: int
+    valid: int
+    test: int
+    source_words: int | None  # known to the model; None for images
+    target_words: int
+    length: int  # T
+    covered: float  # the share of training targets that T holds
+
+    @classmethod
+    def of(cls, task: Task) -> "Card":
+        return cls(
+            len(task.train),
+            len(task.valid),
+            len(task.test),
+            len(task.source_vocab) if task.source_vocab else None,
+            len(task.target_vocab),
+            task.length,
+            coverage(task.train, task.length),
+        )
+
+
+def experiments(task: str, recipe: str, methods: str | None, settings: tuple[str, ...], out: Path) -> list[Experiment]:
+    """The experiment of one task, or with "all" of the three; nothing is read but their configs."""
+    if task not in (*TASKS, "all"):
+        raise unknown("task", task, (*TASKS, "all"))
+    return [experiment(each, recipe, methods, settings, out) for each in (TASKS if task == "all" else [task])]
+
+
+def experiment(task: str, recipe: str, methods: str | None, settings: tuple[str, ...], out: Path) -> Experiment:
+    path = recipe_file(task, recipe)
+    config = Config.load(path, settings)
+    require_scored(config, path)
+    kind = recipe if recipe in RECIPES else path.stem
+    rows = Recipe(config.name, path, settings, chosen(methods, config))
+    stem = f"paper-{task}" + ("" if kind == "tuned" else f"-{kind}")
+    return Experiment(task, kind, rows, config, out / f"{task}-{kind}", stem)
+
+
+def recipe_file(task: str, recipe: str) -> Path:
+    """A recipe that comes with seqmixer, or a file of the user's."""
+    if recipe.endswith(".toml"):
+        return Path(recipe)
+    if recipe not in RECIPES:
+        raise unknown("recipe", recipe, (*RECIPES, "FILE.toml"))
+    name = {"tuned": f"{task}-tuned", "literal": task, "quick": QUICK[task]}[recipe]
+    return CONFIGS / f"{name}.toml"
+
+
+def require_scored(config: Config, path: Path) -> None:
+    """The tables hold the paper's scores."""
+    metric = config.evaluation.metric
+    if metric not in ("bleu", "rouge2"):
+        raise ConfigError(f"{path}: evaluation.metric = {metric!r}; the paper's tables have bleu or rouge2")
+
+
+def chosen(names: str | None, config: Config) -> tuple[Method, ...]:
+    """The methods with these names, separated by commas. Default: all; MIXER on BLEU where the score is another."""
+    every = (*METHODS, *([CROSS] if config.evaluation.metric != "bleu" else []), REINFORCE)
+    if names is None:
+        return every
+    known = {method.name: method for method in every}
+    wanted = [name.strip() for name in names.split(",")]
+    for name in wanted:
+        if name not in known:
+            raise unknown("method", name, known)
+    for name in ("xent", "mixer"):
+        if name not in wanted:
+            raise ConfigError(f"--methods {names}: {name} is missing; the tables compare MIXER with XENT")
+    return tuple(method for method in every if method.name in wanted)
+
+
+def read_card(experiment: Experiment) -> Card:
+    """Read the data once before hours are spent on it."""
+    config, path = experiment.config, experiment.recipe.path
+    require_files(config.data, path)
+    task = build_task(config.data)
+    meta = task.test.meta
+    if task.features is None and not kept([str(e["source"]) for e in meta], [e["references"] for e in meta]):
+        raise DataError(
+            f"{path}: the paper's protocol scores no sentence of the test split: no length of source has {LEAST} "
+            "target words or more; give a larger test split"
+        )
+    if forced_words(config.algorithm, task.length)[-1] == task.length:
+        raise ConfigError(
+            f"{path}: MIXER would never be paid: T = {task.length}, algorithm.delta = {config.algorithm.delta} and "
+            f"algorithm.mixed_epochs = {config.algorithm.mixed_epochs} leave no stage for REINFORCE; lower delta"
+        )
+    return Card.of(task)
+
+
+def require_files(data: DataConfig, path: Path) -> None:
+    """Name all files that are missing, at once."""
+    if data.task in TOYS:
+        return
+    folder = Path(data.folder)
+    names = [*data.train, *data.valid, *data.test] if data.task == "text" else [data.captions, data.features]
+    missing = [str(folder / name) for name in names if not (folder / name).is_file()]
+    if missing:
+        variable = f"is {os.environ['SEQMIXER_DATA']}" if "SEQMIXER_DATA" in os.environ else "is not set"
+        own = "--set data.captions=... --set data.features=..." if data.task == "captions" else "--set data.train=..."
+        raise DataError(
+            f"{path.name}: no such files: {', '.join(missing)}; put them there, set SEQMIXER_DATA (which {variable}) "
+            f"to the folder that has them, or name files of your own with {own}"
+        )

@@ -1,0 +1,161 @@
+"""The runs of one experiment as numbers: Fig. 5, Fig. 6, Fig. 8, both protocols, and what chance could explain."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import mean
+
+from seqmixer.experiments.compare import paired_bootstrap
+from seqmixer.experiments.grid import Result
+from seqmixer.experiments.paper.beams import BLEU_BEST, ENDS, WIDTHS, main_metric, read_counts, standard_metrics
+from seqmixer.experiments.paper.published import Published, published
+from seqmixer.experiments.paper.recipes import Card, Experiment
+from seqmixer.experiments.summary import METRICS, Cell, Grid, Row, cell, read_grid
+from seqmixer.rewards import METRICS as COUNTED
+
+LEVEL = 0.05  # of significance
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A method against XENT on the same test sentences, seed by seed."""
+
+    method: str
+    width: int  # of the method's beam
+    xent_width: int  # of XENT's
+    differences: Sequence[float]  # of the scores, by seed
+    intervals: Sequence[tuple[float, float]]  # 95 %, by seed
+    p_values: Sequence[float]  # paired bootstrap, by seed
+
+    @property
+    def better(self) -> bool:
+        """Whether it scores higher with every seed, and chance explains none of it."""
+        return all(d > 0 for d in self.differences) and max(self.p_values) < LEVEL
+
+
+@dataclass(frozen=True)
+class Results:
+    """All that came of an experiment."""
+
+    experiment: Experiment
+    card: Card
+    grid: Grid
+    runs: Mapping[tuple[str, int], Result]  # by method and seed, bases too
+    published: Published
+
+    @property
+    def methods(self) -> Sequence[str]:
+        return self.grid.methods
+
+    @property
+    def compared(self) -> list[str]:
+        """The methods of Fig. 5 and Fig. 6."""
+        return [method for method in self.methods if method in ("xent", "dad", "e2e", "mixer")]
+
+    @property
+    def images(self) -> bool:
+        return self.card.source_words is None
+
+    @property
+    def metric(self) -> str:
+        """Of Fig. 5, in the paper's protocol."""
+        return main_metric(self.experiment.config.evaluation.metric, self.images)
+
+    def of(self, method: str) -> list[Result]:
+        """By seed."""
+        return [self.runs[method, seed] for seed in self.grid.seeds]
+
+    def cell(self, method: str, protocol: str, metric: str, width: int = 1, xent_width: int = 1) -> Cell:
+        scores, xent = (
+            [float(run["beams"][str(beam)][protocol][metric]) for run in self.of(name)]
+            for name, beam in ((method, width), ("xent", xent_width))
+        )
+        return cell(scores, xent)
+
+    def row(self, name: str, protocol: str, metric: str, width: int = 1) -> Row:
+        """A line of a table. Bold is what the bootstrap supports, where it was asked."""
+        cells = {method: self.cell(method, protocol, metric, width, width) for method in self.methods}
+        highest = max(cells, key=lambda method: cells[method].mean)
+        asked = (protocol, metric, width) == ("paper", self.metric, 1)
+        supported = [test.method for test in self.tests if asked and test.better and test.width == test.xent_width == 1]
+        return Row(name, METRICS[metric], None, cells, highest if highest in supported else None)
+
+    @property
+    def main(self) -> Row:
+        """Fig. 5, left."""
+        return self.row(self.experiment.task, "paper", self.metric)
+
+    @property
+    def measures(self) -> list[tuple[str, Row]]:
+        """Every score of both protocols, greedy and with the widest beam."""
+        config = self.experiment.config
+        text = ["bleu", "rouge2"] if config.evaluation.metric != "bleu" else ["bleu"]
+        names = [("paper", name) for name in ([BLEU_BEST.name] if self.images else text)]
+        names += [("standard", name) for name in standard_metrics(config.evaluation.metric, self.images)]
+        return [
+            (protocol, self.row("greedy" if width == 1 else f"beam {width}", protocol, name, width))
+            for protocol, name in names
+            for width in ENDS
+        ]
+
+    def beam_curve(self, method: str, protocol: str = "paper") -> list[Cell]:
+        """Fig. 6: the score by width of the beam; of the standard protocol its first metric."""
+        first = standard_metrics(self.experiment.config.evaluation.metric, self.images)[0]
+        metric = self.metric if protocol == "paper" else first
+        return [self.cell(method, protocol, metric, width) for width in WIDTHS]
+
+    @property
+    def cross(self) -> list[Row]:
+        """Fig. 8: gains over XENT by both metrics, ours and then the paper's; empty but for summarization."""
+        if "mixer-bleu" not in self.methods:
+            return []
+        names = [method for method in self.methods if method != "reinforce"]
+        rows = []
+        for metric in ("bleu", "rouge2"):
+            ours = {method: self.cell(method, "paper", metric) for method in names}
+            theirs = published_cells(self.published.cross[metric]) if self.published.cross else {}
+            rows += [Row(METRICS[metric], METRICS[metric], None, ours, None)]
+            rows += [Row(f"{METRICS[metric]}, paper", METRICS[metric], None, theirs, None)] if theirs else []
+        return rows
+
+    @cached_property
+    def tests(self) -> list[Difference]:
+        """Each method against XENT, greedy; and MIXER's greedy search against XENT's widest beam."""
+        others = [method for method in self.methods if method != "xent"]
+        pairs = [(method, 1, 1) for method in others] + [("mixer", 1, max(ENDS))]
+        return [self.test(*pair) for pair in pairs]
+
+    def test(self, method: str, width: int, xent_width: int) -> Difference:
+        counted = COUNTED.get(self.metric, BLEU_BEST)
+        found = []
+        for xent, ours in zip(self.of("xent"), self.of(method), strict=True):
+            a, b = (
+                read_counts(self.experiment.folder / run["run"], beam, self.metric)
+                for run, beam in ((xent, xent_width), (ours, width))
+            )
+            found.append(paired_bootstrap(counted, a, b))
+        return Difference(
+            method,
+            width,
+            xent_width,
+            [each.difference for each in found],
+            [each.interval for each in found],
+            [each.p_value for each in found],
+        )
+
+    def speed(self, method: str, width: int) -> float:
+        """Seconds to decode a thousand test sentences, mean over seeds."""
+        return mean(1000 * run["beams"][str(width)]["seconds"] / run["sentences"] for run in self.of(method))
+
+
+def published_cells(scores: Mapping[str, float]) -> dict[str, Cell]:
+    return {method: cell([score], [scores["xent"]]) for method, score in scores.items()}
+
+
+def read_results(experiment: Experiment, card: Card) -> Results:
+    """Read what `run_grid` left in the experiment's folder."""
+    grid = read_grid(experiment.folder)
+    raw = json.loads((experiment.folder / "grid.json").read_text(encoding="utf-8"))["results"]
+    runs = {(result["method"], result["seed"]): result for result in raw}
+    return Results(experiment, card, grid, runs, published(experiment.task))

@@ -1,0 +1,190 @@
+"""The tables of one experiment, as text that the page and the Markdown file show alike. **Bold** is Markdown's."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import mean
+
+from seqmixer.build import forced_words
+from seqmixer.experiments.paper.beams import ENDS, WIDTHS
+from seqmixer.experiments.paper.results import LEVEL, Difference, Results, published_cells
+from seqmixer.experiments.report import bold, duration, number, spelled
+from seqmixer.experiments.summary import LABELS, METRICS, Cell
+from seqmixer.schedules import stages
+
+
+@dataclass(frozen=True)
+class Table:
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    note: str = ""
+
+
+def scores(results: Results) -> Table:
+    """Fig. 5, left: ours, what chance could explain, and the paper's."""
+    shown = [method for method in results.methods if method != "mixer-bleu"]
+    row, theirs = results.main, published_cells(results.published.scores)
+    tests = {test.method: test for test in results.tests if test.width == test.xent_width}
+    lines = [
+        [
+            f"this run, {row.metric}",
+            *(bold(spelled(row.cells[method]), method == row.winner) for method in shown),
+            ratio(row.cells["mixer"]),
+        ],
+        ["p, against XENT", *(probability(tests[m]) if m in tests else "" for m in shown), ""],
+        [
+            f"the paper, {results.published.metric}",
+            *(number(theirs[method].mean) if method in theirs else "–" for method in shown),
+            ratio(theirs["mixer"]),
+        ],
+    ]
+    return Table(
+        "Test scores, greedy search",
+        ["", *(LABELS[method] for method in shown), "MIXER / XENT"],
+        lines,
+        f"Mean ± deviation over {seeds(results)}, in the paper's protocol. Bold: the highest mean, where it is above "
+        f"XENT's with every seed and p < {LEVEL} with every seed; p is the largest over seeds (paired bootstrap on the "
+        f"test sentences). The paper's row ({results.published.where}) is of its own data, {results.published.data}: "
+        "compare the ratios, not the scores. REINFORCE starts from random weights; the paper does not report it, since "
+        "it did not train.",
+    )
+
+
+def measures(results: Results) -> Table:
+    """Both protocols."""
+    shown = results.methods
+    lines = [
+        [protocol, row.metric, row.task, *(bold(spelled(row.cells[m]), m == row.winner) for m in shown)]
+        for protocol, row in results.measures
+    ]
+    return Table(
+        "Both protocols",
+        ["protocol", "score", "search", *(LABELS[method] for method in shown)],
+        lines,
+        "paper: what the released evaluator computes (sentences of common source lengths, cut at T; of captions the "
+        "best of the references, sentence by sentence). standard: sacreBLEU, ROUGE and CIDEr-D on whole references. "
+        "The two are never mixed; how each score is made is in its signature.",
+    )
+
+
+def significance(results: Results) -> Table:
+    lines = []
+    for test in results.tests:
+        search = {1: "greedy"}
+        name = f"{LABELS[test.method]} {search.get(test.width, f'beam {test.width}')}"
+        against = f"XENT {search.get(test.xent_width, f'beam {test.xent_width}')}"
+        intervals = "; ".join(f"{low:+.2f} .. {high:+.2f}" for low, high in test.intervals)
+        p_values = ", ".join(f"{p:.3f}" for p in test.p_values)
+        lines.append([f"{name} − {against}", f"{mean(test.differences):+.2f}", intervals, p_values])
+    note = "Paired bootstrap, 1,000 resampled test sets; intervals and p-values by seed."
+    return Table("Differences to XENT", ["", "difference", "95 % intervals", "p"], lines, note)
+
+
+def beams(results: Results) -> Table:
+    """Fig. 6 in numbers."""
+    lines = [
+        [f"{LABELS[method]}, {protocol}", *(number(cell.mean) for cell in results.beam_curve(method, protocol))]
+        for protocol in ("paper", "standard")
+        for method in results.compared
+    ]
+    note = "Mean over seeds, in both protocols; 1 is greedy search."
+    return Table("Score by width of the beam", ["", *map(str, WIDTHS)], lines, note)
+
+
+def cross(results: Results) -> Table:
+    """Fig. 8 in numbers: trained on one metric, scored by both."""
+    rows = {row.task: row for row in results.cross}
+    names = {"mixer": "MIXER on ROUGE-2"}
+    lines = []
+    for method in next(iter(rows.values())).cells:
+        line = [names.get(method, LABELS[method])]
+        for row in rows.values():
+            cell = row.cells.get(method)
+            line += [spelled(cell), ratio(cell)] if cell else ["–", "–"]
+        lines.append(line)
+    columns = ["trained with", *(name for row in rows for name in (row, "/ XENT"))]
+    return Table("Trained on one metric, scored by both", columns, lines, "Greedy search, the paper's protocol.")
+
+
+def schedule(results: Results) -> Table:
+    """Table 2."""
+    ours, theirs, length = results.experiment.config.algorithm, results.published.schedule, results.card.length
+    found = stages(forced_words(ours, length))
+    steps = ", ".join(f"{first if first == last else f'{first}–{last}'} with s = {s}" for s, first, last in found)
+    lines = [
+        ["this run", str(ours.xent_epochs), str(ours.mixed_epochs), str(ours.delta)],
+        ["the paper", *(str(theirs[name]) for name in ("xent_epochs", "mixed_epochs", "delta"))],
+    ]
+    note = f"The paper's: {theirs['where']}. Epochs of this run: {steps}. With s = T = {length} all is XENT."
+    return Table("Schedule", ["", "N^XENT", "N^XE+R", "Δ"], lines, note)
+
+
+def decoding(results: Results) -> Table:
+    narrow, wide = ENDS
+    lines = []
+    for method in results.compared:
+        greedy, beam = results.speed(method, narrow), results.speed(method, wide)
+        lines.append([LABELS[method], f"{greedy:.2f} s", f"{beam:.2f} s", f"{beam / greedy:.1f}"])
+    size = results.experiment.config.evaluation.batch_size
+    note = f"Seconds for a thousand test sentences, {size} at a time, mean over seeds. The paper: at least 10 times."
+    return Table("Decoding time", ["", "greedy", f"beam {wide}", "times slower"], lines, note)
+
+
+def times(results: Results) -> Table:
+    lines = []
+    for method in ("base", *results.methods):
+        runs = results.of(method)
+        judged = mean(run["wall"]["judge"] for run in runs)
+        best = ", ".join(str(run["epoch"]) for run in runs)
+        trained = duration(mean(run["seconds"] for run in runs))
+        lines.append([LABELS[method], trained, "–" if method == "base" else duration(judged), best])
+    total = sum(run["seconds"] + run["wall"]["judge"] for run in results.runs.values())
+    note = (
+        "Of one run, mean over seeds; the best epoch is that of the highest validation score, by seed. Every method "
+        f"but REINFORCE starts from the best model of the base. All runs together: {duration(total)}."
+    )
+    return Table("Time", ["", "training", "decoding and scoring", "best epoch"], lines, note)
+
+
+def every_seed(results: Results) -> Table:
+    lines = []
+    for method in results.methods:
+        for width in ENDS:
+            cell = results.cell(method, "paper", results.metric, width, width)
+            name = f"{LABELS[method]}, {'greedy' if width == 1 else f'beam {width}'}"
+            lines.append([name, *map(number, cell.scores), number(cell.mean), number(cell.deviation)])
+    columns = ["", *(f"seed {seed}" for seed in results.grid.seeds), "mean", "deviation"]
+    return Table(f"Every seed, {METRICS[results.metric]}", columns, lines)
+
+
+def data(results: Results) -> Table:
+    card, config = results.card, results.experiment.config.data
+    source = "" if card.source_words is None else f"{card.source_words:,} / "
+    name = config.captions if results.images else ", ".join(config.train) or config.task
+    line = [name, f"{card.train:,} / {card.valid:,} / {card.test:,}", f"{source}{card.target_words:,}"]
+    columns = ["files", "train / valid / test", "words known" + ("" if results.images else ", source / target"), "T"]
+    return Table("Data", columns, [[*line, f"{card.length} (holds {card.covered:.1%} of the targets)"]])
+
+
+def signatures(results: Results) -> Iterator[tuple[str, str]]:
+    """How each score was made; more than one line for a score would mean that its runs do not compare."""
+    found = {
+        (name, signature)
+        for method in results.methods
+        for run in results.of(method)
+        for name, signature in run["signatures"].items()
+    }
+    yield from sorted(found)
+
+
+def seeds(results: Results) -> str:
+    count = len(results.grid.seeds)
+    return f"{count} seeds" if count > 1 else "one seed (no deviation)"
+
+
+def ratio(cell: Cell) -> str:
+    return "–" if cell.ratio is None else f"{cell.ratio:.3f}"
+
+
+def probability(test: Difference) -> str:
+    return f"{max(test.p_values):.3f}"

@@ -1,0 +1,99 @@
+"""What a person sees while a grid runs: which of how many runs, how far each is, and how long all of it will take."""
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from seqmixer.build import forced_words
+from seqmixer.config import Config
+from seqmixer.experiments.grid import Job, Recipe, Result
+from seqmixer.experiments.summary import LABELS
+from seqmixer.runs import read_task
+from seqmixer.training import epochs, read_log
+
+Kind = tuple[str, str]  # a task and a method: runs of one kind take the same time
+
+
+class Watcher:
+    """Prints a line for each run that is over, and keeps a line about those under way."""
+
+    def __init__(self, bar: Progress, recipes: Sequence[Recipe], seeds: int, folder: Path, workers: int) -> None:
+        self.bar, self.folder, self.workers = bar, folder, workers
+        self.waiting = Counter({kind: seeds for recipe in recipes for kind in kinds(recipe)})
+        self.total = self.waiting.total()
+        self.lengths: dict[Kind, int] = {}  # epochs of a run, once one has begun
+        self.spent: dict[Kind, float] = {}  # seconds of the latest run
+        self.line = bar.add_task("", total=self.total)
+
+    def report(self, result: Result, left: int) -> None:
+        kind = result["task"], result["method"]
+        self.waiting[kind] -= 1
+        self.spent[kind] = result["seconds"] + result["wall"]["judge"]
+        self.bar.update(self.line, completed=self.total - left)
+        name = f"{result['task']} seed {result['seed']} {LABELS[result['method']]}"
+        line = f"{self.total - left:3}/{self.total}  {name:38} {result['score']:6.2f}  {result['seconds']:6.1f} s"
+        self.bar.console.print(f"{line}{self.prospect([])}", highlight=False, soft_wrap=True)
+
+    def look(self, under_way: Collection[Job]) -> None:
+        progress = [self.progress(job) for job in under_way]
+        names = [
+            f"seed {job.seed} {LABELS[job.method]}, epoch {done + 1}/{self.lengths.get(kind, '?')}"
+            for job, (kind, done, _) in zip(under_way, progress, strict=True)
+        ]
+        self.bar.update(self.line, description="; ".join(names) + self.prospect(progress))
+
+    def progress(self, job: Job) -> tuple[Kind, int, float]:
+        """The epochs a run has done, and what they took."""
+        folder, kind = self.folder / job.config.name, (job.task, job.method)
+        if (folder / "task.json").is_file():
+            self.lengths[kind] = run_length(job.config, int(read_task(folder)["dimensions"]["length"]))
+        done = epochs(read_log(folder))
+        return kind, len(done), sum(sum(event["seconds"].values()) for event in done)
+
+    def prospect(self, under_way: Sequence[tuple[Kind, int, float]]) -> str:
+        left = seconds_left(self.waiting, self.lengths, self.spent, under_way)
+        return f"  about {max(1, round(left / 60 / self.workers))} min left" if left else ""
+
+
+def seconds_left(
+    waiting: Mapping[Kind, int],
+    lengths: Mapping[Kind, int],
+    spent: Mapping[Kind, float],
+    under_way: Sequence[tuple[Kind, int, float]],
+) -> float | None:
+    """What the runs that are not over will take, one after the other; None before the first epoch is over.
+
+    A run takes what the last of its kind took; one under way, what its epochs take; else as long as the others do.
+
+    >>> a, b = ("t", "a"), ("t", "b")
+    >>> seconds_left({a: 1, b: 2}, {b: 10}, {a: 30.0}, [(b, 5, 20.0)])
+    90.0
+    """
+    expected = dict(spent)
+    expected |= {kind: seconds / done * lengths[kind] for kind, done, seconds in under_way if done and kind in lengths}
+    if not expected:
+        return None
+    usual = sum(expected.values()) / len(expected)
+    return sum(n * expected.get(kind, usual) for kind, n in waiting.items()) - sum(run[2] for run in under_way)
+
+
+def kinds(recipe: Recipe) -> list[Kind]:
+    return [(recipe.task, name) for name in ("base", *(method.name for method in recipe.methods))]
+
+
+def run_length(config: Config, length: int) -> int:
+    """How many epochs a run has."""
+    return config.training.epochs or len(forced_words(config.algorithm, length))
+
+
+@contextmanager
+def watched(recipes: Sequence[Recipe], seeds: int, folder: Path, workers: int) -> Iterator[Watcher]:
+    """A bar on standard error that counts runs, and a line for each."""
+    console = Console(stderr=True)
+    columns = (BarColumn(20), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        yield Watcher(bar, recipes, seeds, folder, workers)
