@@ -15,6 +15,7 @@ def one_thread_and_a_seed():
     """Small tensors get 100 times slower when threads fight; every test draws the same numbers each time."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
+    torch.backends.cuda.matmul.allow_tf32 = False  # torch's default, which a training step may have changed
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from seqmixer.losses import baseline_error, cross_entropy, entropy, log_prob, masked_mean, policy_gradient
+from seqmixer.losses import baseline_error, cross_entropy, log_prob, masked_mean, policy_gradient
 
 B, T, V = 2, 4, 5
 MASK = torch.tensor([[1, 1, 1, 0], [1, 1, 1, 1]], dtype=torch.bool)
@@ -41,12 +41,12 @@ def test_log_prob_is_the_log_of_the_softmax_of_equation_5(o, words):
 def test_cross_entropy_is_the_sum_of_equation_6(o, words):
     expected = -sum(math.log(probability(o, b, t, words[b, t])) for b, t in each_step() if MASK[b, t])
 
-    assert cross_entropy(o, words, MASK).item() == pytest.approx(expected)
-    torch.testing.assert_close(cross_entropy(o, words, MASK), F.cross_entropy(o[MASK], words[MASK], reduction="sum"))
+    assert cross_entropy(log_prob(o, words), MASK).item() == pytest.approx(expected)
+    torch.testing.assert_close(cross_entropy(log_prob(o, words), MASK), F.cross_entropy(o[MASK], words[MASK], reduction="sum"))
 
 
 def test_the_gradient_of_cross_entropy_is_prediction_minus_target(o, words):
-    cross_entropy(o, words, MASK).backward()
+    cross_entropy(log_prob(o, words), MASK).backward()
 
     expected = MASK.unsqueeze(-1) * (o.detach().softmax(-1) - F.one_hot(words, V))
     torch.testing.assert_close(o.grad, expected)
@@ -56,7 +56,7 @@ def test_the_gradient_of_policy_gradient_is_equation_11_term_by_term(o, words):
     r = torch.randn(B, dtype=torch.double)
     r_bar = torch.randn(B, T, dtype=torch.double)
 
-    policy_gradient(o, words, r.unsqueeze(-1) - r_bar, MASK).backward()
+    policy_gradient(log_prob(o, words), r.unsqueeze(-1) - r_bar, MASK).backward()
 
     for b, t in each_step():
         for v in range(V):
@@ -68,13 +68,13 @@ def test_the_gradient_of_policy_gradient_is_equation_11_term_by_term(o, words):
 def test_an_advantage_of_one_makes_policy_gradient_cross_entropy(o, words):
     ones = torch.ones(B, T, dtype=torch.double)
 
-    torch.testing.assert_close(policy_gradient(o, words, ones, MASK), cross_entropy(o, words, MASK))
+    torch.testing.assert_close(policy_gradient(log_prob(o, words), ones, MASK), cross_entropy(log_prob(o, words), MASK))
 
 
 def test_the_advantage_is_a_constant(o, words):
     advantage = torch.randn(B, T, dtype=torch.double, requires_grad=True)
 
-    policy_gradient(o, words, advantage, MASK).backward()
+    policy_gradient(log_prob(o, words), advantage, MASK).backward()
 
     assert advantage.grad is None
 
@@ -91,7 +91,7 @@ def test_policy_gradient_is_unbiased_over_every_sequence_of_independent_steps():
     p = log_prob(all_o, every).sum(-1).exp()
     (exact,) = torch.autograd.grad(-(p * r).sum(), o, retain_graph=True)
     weighted = p.detach().unsqueeze(-1) * (r.unsqueeze(-1) - r_bar)
-    (estimated,) = torch.autograd.grad(policy_gradient(all_o, every, weighted, mask), o)
+    (estimated,) = torch.autograd.grad(policy_gradient(log_prob(all_o, every), weighted, mask), o)
 
     assert p.sum().item() == pytest.approx(1)
     torch.testing.assert_close(estimated, exact)
@@ -103,8 +103,8 @@ def test_logits_where_the_mask_is_false_change_neither_value_nor_gradient(o, wor
 
     def value(logits):
         if loss == "cross_entropy":
-            return cross_entropy(logits, words, MASK)
-        return policy_gradient(logits, words, advantage, MASK)
+            return cross_entropy(log_prob(logits, words), MASK)
+        return policy_gradient(log_prob(logits, words), advantage, MASK)
 
     garbage = torch.where(MASK.unsqueeze(-1), o, 1000 * torch.randn(B, T, V)).detach().requires_grad_()
     (expected,) = torch.autograd.grad(value(o), o)
@@ -128,13 +128,13 @@ def test_baseline_error_is_the_squared_distance_to_the_reward():
     assert r.grad is None
 
 
-def test_entropy_is_in_nats_and_takes_impossible_words():
-    assert entropy(torch.zeros(V)).item() == pytest.approx(math.log(V))
-    assert entropy(torch.tensor([0.0, -1e4, -1e4])).item() == 0
-    assert entropy(torch.tensor([3.0, 3.0, -1e4])).item() == pytest.approx(math.log(2))
-    p = [0.5, 0.3, 0.2]
-    expected = -sum(x * math.log(x) for x in p)
-    assert entropy(torch.tensor([p]).log() + 7).item() == pytest.approx(expected)
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_not_even_a_bad_number_passes_where_the_mask_is_false(o, words, bad):
+    log_p, r = log_prob(o, words).detach().requires_grad_(), torch.randn(B, T, dtype=torch.double)
+    for loss in (cross_entropy, lambda log_p, mask: policy_gradient(log_p, r, mask)):
+        expected, got = loss(log_p, MASK), loss(torch.where(MASK, log_p, bad), MASK)
+        assert got.item() == expected.item()
+        assert torch.autograd.grad(got, log_p)[0].isfinite().all()
 
 
 def test_masked_mean_looks_only_where_the_mask_is_true():

@@ -4,7 +4,8 @@ from torch import nn
 
 from seqmixer.algorithms import Dad, Stage, Xent
 from seqmixer.decoding import generate, greedy, sample, shift
-from seqmixer.losses import cross_entropy
+from seqmixer.kernels import plain
+from seqmixer.losses import cross_entropy, log_prob
 from seqmixer.models import AttentiveEncoder, LSTMCell, Recurrent
 from seqmixer.types import BOS, EOS, PAD, Batch
 
@@ -107,7 +108,7 @@ def test_the_target_is_always_the_reference():
 
     assert not torch.equal(spy.words, TARGET)
     o = model.logits(model.unroll(shift(spy.words), model.encode(SOURCE)))
-    expected = cross_entropy(o, TARGET, TARGET != PAD) / 3
+    expected = cross_entropy(log_prob(o, TARGET), TARGET != PAD) / 3
     torch.testing.assert_close(loss.value, expected)
     expected_gradients = torch.autograd.grad(expected, list(model.parameters()))
     for a, b in zip(gradients(model, loss), expected_gradients, strict=True):
@@ -117,15 +118,16 @@ def test_the_target_is_always_the_reference():
 
 def test_the_target_after_eos_is_not_trained():
     model = translator()
-    plain = model.logits
+    logits = model.logits
     pad = (TARGET == PAD).unsqueeze(-1)
 
     torch.manual_seed(3)
     expected = Dad([0.5])(model, BATCH, 0)
     before = gradients(model, expected)
-    model.logits = lambda h: plain(h) + 50 * pad * torch.arange(V).remainder(3) if h.dim() == 3 else plain(h)
+    model.logits = lambda h: logits(h) + 50 * pad * torch.arange(V).remainder(3) if h.dim() == 3 else logits(h)
     torch.manual_seed(3)
-    disturbed = Dad([0.5])(model, BATCH, 0)
+    with plain():
+        disturbed = Dad([0.5])(model, BATCH, 0)
 
     torch.testing.assert_close(disturbed.value, expected.value)
     for a, b in zip(gradients(model, disturbed), before, strict=True):
@@ -181,6 +183,6 @@ def test_the_probability_is_logged():
 def test_the_stage_is_xent_as_long_as_only_the_reference_is_fed():
     dad = Dad([1.0, 0.75])
 
-    assert dad.stage(0) == Stage("XENT", sampled=False)
-    assert dad.stage(5) == Stage("DAD, the model's own words fed more and more", sampled=False)
+    assert dad.stage(0) == Stage("XENT", sampled=False, program="xent")
+    assert dad.stage(5) == Stage("DAD, the model's own words fed more and more", False, "dad", dial=0.75)
     assert dad.reward is None

@@ -1,4 +1,3 @@
-import math
 from statistics import mean, pstdev
 
 import pytest
@@ -7,7 +6,7 @@ import torch
 from seqmixer.algorithms.measures import measures, symptoms
 from seqmixer.types import EOS, PAD, Batch
 
-V, T = 6, 4
+T = 4
 # Ended early; cut at T; nothing of its own, for the given words ended; ended at T.
 WORDS = torch.tensor([[3, 4, EOS, PAD], [3, 4, 5, 5], [EOS, PAD, PAD, PAD], [5, 3, 4, EOS]])
 TARGET = torch.tensor([[3, EOS, PAD, PAD], [5, 4, 3, EOS], [EOS, PAD, PAD, PAD], [4, 4, 5, 3]])
@@ -18,8 +17,8 @@ R = torch.tensor([0.2, 0.8, 100.0, 0.5])
 
 
 @pytest.fixture
-def o():
-    return torch.randn(4, T, V, requires_grad=True)
+def log_p():
+    return -torch.rand(4, T, requires_grad=True)
 
 
 @pytest.fixture
@@ -27,18 +26,17 @@ def r_bar():
     return torch.randn(4, T, requires_grad=True)
 
 
-def test_measures_are_means_over_what_the_model_wrote(o, r_bar):
-    got = measures(o, WORDS, FREE, R, r_bar, BATCH)
+def test_measures_are_means_over_what_the_model_wrote(log_p, r_bar):
+    got = measures(log_p, WORDS, FREE, R, r_bar, BATCH)
 
     own = [0.2, 0.8, 0.5]  # the reward of a sentence that was given whole does not count
     advantage = [(R[b] - r_bar[b, t]).item() for b, t in STEPS]
-    p = o.softmax(-1)
     expected = {
         "reward": mean(own),
         "reward_spread": pstdev(own),
         "advantage": mean(advantage),
         "baseline_error": mean([a * a for a in advantage]),
-        "entropy": mean([-sum(x * math.log(x) for x in p[b, t].tolist()) for b, t in STEPS]),
+        "entropy": mean([-log_p[b, t].item() for b, t in STEPS]),
         "length_ratio": (3 + 4 + 1 + 4) / (2 + 4 + 1 + 4),
         "cut": 1 / 3,
         "own_words": len(STEPS) / (3 + 4 + 1 + 4),
@@ -47,21 +45,32 @@ def test_measures_are_means_over_what_the_model_wrote(o, r_bar):
     assert {name: value.item() for name, value in got.items()} == pytest.approx(expected, rel=1e-5)
 
 
-def test_measures_are_single_numbers_without_gradient(o, r_bar):
-    for value in measures(o, WORDS, FREE, R, r_bar, BATCH).values():
+def test_the_entropy_of_sampled_words_is_that_of_the_model_on_average():
+    p = torch.tensor([0.5, 0.3, 0.2])
+    words = torch.multinomial(p, 40_000, replacement=True).view(-1, T)
+    everywhere = torch.ones_like(words, dtype=torch.bool)
+    batch = Batch(words[:, :0], words + 4, words.unsqueeze(1))
+
+    got = measures(p.log()[words], words + 4, everywhere, torch.zeros(len(words)), torch.zeros_like(words), batch)
+
+    assert got["entropy"].item() == pytest.approx(-(p * p.log()).sum().item(), rel=0.01)
+
+
+def test_measures_are_single_numbers_without_gradient(log_p, r_bar):
+    for value in measures(log_p, WORDS, FREE, R, r_bar, BATCH).values():
         assert value.shape == ()
         assert not value.requires_grad
 
 
-def test_measures_of_a_batch_that_was_given_whole_are_finite(o, r_bar):
-    got = measures(o, TARGET, torch.zeros_like(FREE), R, r_bar, BATCH)
+def test_measures_of_a_batch_that_was_given_whole_are_finite(log_p, r_bar):
+    got = measures(log_p, TARGET, torch.zeros_like(FREE), R, r_bar, BATCH)
 
     assert got["length_ratio"].item() == 1
     assert [got[name].item() for name in got if name != "length_ratio"] == [0] * 7
 
 
-def test_equal_rewards_have_no_spread(o, r_bar):
-    assert measures(o, WORDS, FREE, torch.full((4,), 0.5), r_bar, BATCH)["reward_spread"].item() == 0
+def test_equal_rewards_have_no_spread(log_p, r_bar):
+    assert measures(log_p, WORDS, FREE, torch.full((4,), 0.5), r_bar, BATCH)["reward_spread"].item() == 0
 
 
 HEALTHY = {"own_words": 1.0, "reward_spread": 0.2, "entropy": 0.7, "cut": 0.1, "length_ratio": 1.0}

@@ -6,6 +6,7 @@ from torch import nn
 
 from seqmixer.algorithms import LinearBaseline, Mixer, Reinforce, Stage, Xent
 from seqmixer.decoding import generate, sample, shift
+from seqmixer.kernels import plain
 from seqmixer.losses import log_prob
 from seqmixer.models import AttentiveEncoder, ElmanCell, LSTMCell, Recurrent
 from seqmixer.schedules import forced_words
@@ -121,13 +122,13 @@ def test_the_word_after_the_first_s_is_drawn_from_the_model():
 
 
 def recorded(model, algorithm):
-    """The loss, and the h and o it was made of."""
-    plain, seen = model.logits, []
-    model.logits = lambda h: seen.append((h, plain(h))) or seen[-1][1]
-    loss = algorithm(model, BATCH, 0)
-    model.logits = plain
-    ((h, o),) = seen
-    return loss, h, o
+    """The loss, the h it was made of, and the o: of the words written, and with overlap of the target too."""
+    logits, seen = model.logits, []
+    model.logits = lambda h: seen.append((h, logits(h))) or seen[-1][1]
+    with plain():
+        loss = algorithm(model, BATCH, 0)
+    model.logits = logits
+    return loss, seen[0][0], [o for _, o in seen]
 
 
 # For s = 2: the first sentence ended among the given words, the second ends early, the third is cut.
@@ -154,8 +155,8 @@ def test_each_step_has_the_gradient_of_its_own_loss(overlap, words, start, weigh
 
     loss, h, o = recorded(model, mixer)
 
-    (gradient,) = torch.autograd.grad(loss.value, o)
-    p, r_bar = o.softmax(-1).detach(), baseline(h).detach()
+    gradient = sum(torch.autograd.grad(loss.value, o))
+    p, r_bar = o[0].softmax(-1).detach(), baseline(h).detach()
     for b, t in itertools.product(range(3), range(T)):
         expected = torch.zeros(V, dtype=torch.double)
         if t < s and TARGET[b, t] != PAD:
@@ -269,14 +270,15 @@ def test_a_sentence_that_ended_among_the_given_words_is_not_paid(s):
 def test_what_the_model_says_after_eos_is_neither_paid_nor_trained():
     model, baseline = translator(), random(LinearBaseline(H))
     mixer = Mixer(lambda rollout: R, baseline, T, [2], generate=writing(SPLIT))
-    plain, unrolled = model.logits, model.unroll
+    logits, unrolled = model.logits, model.unroll
     after = (SPLIT == PAD).unsqueeze(-1)
 
     expected = mixer(model, BATCH, 0)
     before = gradients(expected, model, baseline)
     model.unroll = lambda words, context: unrolled(words, context) * (1 + 7 * after)
-    model.logits = lambda h: plain(h) + 50 * after * torch.arange(V).remainder(3)
-    disturbed = mixer(model, BATCH, 0)
+    model.logits = lambda h: logits(h) + 50 * after * torch.arange(V).remainder(3)
+    with plain():
+        disturbed = mixer(model, BATCH, 0)
 
     torch.testing.assert_close(disturbed.value, expected.value)
     torch.testing.assert_close(disturbed.metrics, expected.metrics)
@@ -307,6 +309,6 @@ def test_s_follows_the_epoch_and_the_last_stage_goes_on():
 def test_stages_say_s():
     mixer = Mixer(lambda rollout: R, LinearBaseline(H), 15, [15, 13, 0])
 
-    assert mixer.stage(0) == Stage("XENT", sampled=False)
-    assert mixer.stage(1) == Stage("MIXER, XENT on the first s = 13 words, REINFORCE on the rest", sampled=True)
-    assert mixer.stage(9) == Stage("MIXER, XENT on the first s = 0 words, REINFORCE on the rest", sampled=True)
+    assert mixer.stage(0) == Stage("XENT", sampled=False, program="xent")
+    assert mixer.stage(1) == Stage("MIXER, XENT on the first s = 13 words, REINFORCE on the rest", True, "mixer", dial=13)
+    assert mixer.stage(9) == Stage("MIXER, XENT on the first s = 0 words, REINFORCE on the rest", True, "mixer", dial=0)

@@ -6,6 +6,7 @@ from torch import nn
 
 from seqmixer.algorithms import LinearBaseline, Reinforce, Stage, StepBaseline
 from seqmixer.decoding import generate, sample, shift
+from seqmixer.kernels import plain
 from seqmixer.losses import log_prob
 from seqmixer.models import AttentiveEncoder, ElmanCell, LSTMCell, Recurrent
 from seqmixer.types import BOS, EOS, PAD, Batch
@@ -76,10 +77,11 @@ def test_the_estimator_is_unbiased_over_every_sentence(cell, which):
 
 def recorded(model, algorithm, batch=BATCH):
     """The loss, and the h and o it was made of."""
-    plain, seen = model.logits, []
-    model.logits = lambda h: seen.append((h, plain(h))) or seen[-1][1]
-    loss = algorithm(model, batch, 0)
-    model.logits = plain
+    logits, seen = model.logits, []
+    model.logits = lambda h: seen.append((h, logits(h))) or seen[-1][1]
+    with plain():
+        loss = algorithm(model, batch, 0)
+    model.logits = logits
     ((h, o),) = seen
     return loss, h, o
 
@@ -184,14 +186,15 @@ def test_what_the_model_says_after_eos_is_neither_paid_nor_trained():
     model, baseline = translator(), random(LinearBaseline(H))
     algorithm = Reinforce(lambda rollout: R, baseline, writing(WRITTEN))
     parameters = [*model.parameters(), *baseline.parameters()]
-    plain, unrolled = model.logits, model.unroll
+    logits, unrolled = model.logits, model.unroll
     after = (WRITTEN == PAD).unsqueeze(-1)
 
     expected = algorithm(model, BATCH, 0)
     before = torch.autograd.grad(expected.value, parameters)
     model.unroll = lambda words, context: unrolled(words, context) * (1 + 7 * after)
-    model.logits = lambda h: plain(h) + 50 * after * torch.arange(V).remainder(3)
-    disturbed = algorithm(model, BATCH, 0)
+    model.logits = lambda h: logits(h) + 50 * after * torch.arange(V).remainder(3)
+    with plain():
+        disturbed = algorithm(model, BATCH, 0)
 
     torch.testing.assert_close(disturbed.value, expected.value)
     torch.testing.assert_close(disturbed.metrics, expected.metrics)
@@ -257,8 +260,8 @@ def trained(baseline, optimiser, steps, h, r):
         def unroll(self, words, context):
             return h
 
-        def logits(self, features):
-            return torch.zeros(*h.shape[:2], V)
+        def log_prob(self, features, words):
+            return torch.zeros(words.shape)
 
     words = torch.full(h.shape[:2], 4)
     batch = Batch(words[:, :0], words, words.unsqueeze(1))
@@ -297,7 +300,7 @@ def test_the_baseline_stays_finite_under_adam_where_plain_sgd_diverges():
 def test_every_epoch_is_the_same_stage():
     algorithm = Reinforce(lambda rollout: R, LinearBaseline(H))
 
-    assert algorithm.stage(0) == algorithm.stage(9) == Stage("REINFORCE", sampled=True)
+    assert algorithm.stage(0) == algorithm.stage(9) == Stage("REINFORCE", sampled=True, program="reinforce")
 
 
 def test_the_parameters_of_the_algorithm_are_those_of_the_baseline():

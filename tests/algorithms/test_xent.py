@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from seqmixer.algorithms import Stage, Xent
+from seqmixer.kernels import plain
 from seqmixer.models import AttentiveEncoder, ElmanCell, LSTMCell, Recurrent
 from seqmixer.types import BOS, EOS, PAD, Batch
 
@@ -52,10 +53,11 @@ def test_what_the_model_says_after_eos_is_not_trained():
     expected = Xent()(model, BATCH, 0)
     before = gradients(model, expected)
 
-    plain = model.logits
+    logits = model.logits
     noise = 100 * torch.randn(3, T, V, dtype=torch.double) * (TARGET == PAD).unsqueeze(-1)
-    model.logits = lambda h: plain(h) * (1 + noise) + noise
-    disturbed = Xent()(model, BATCH, 0)
+    model.logits = lambda h: logits(h) * (1 + noise) + noise
+    with plain():
+        disturbed = Xent()(model, BATCH, 0)
 
     torch.testing.assert_close(disturbed.value, expected.value)
     for a, b in zip(gradients(model, disturbed), before, strict=True):
@@ -64,14 +66,10 @@ def test_what_the_model_says_after_eos_is_not_trained():
 
 def test_the_gradient_at_each_step_is_prediction_minus_target():
     model, seen = translator(), []
-    plain = model.logits
-
-    def logits(h):
-        seen.append(plain(h))
-        return seen[-1]
-
-    model.logits = logits
-    loss = Xent()(model, BATCH, 0)
+    logits = model.logits
+    model.logits = lambda h: seen.append(logits(h)) or seen[-1]
+    with plain():
+        loss = Xent()(model, BATCH, 0)
     (gradient,) = torch.autograd.grad(loss.value, seen)
 
     expected = (seen[0].softmax(-1) - nn.functional.one_hot(TARGET, V)) / 3
@@ -83,6 +81,6 @@ def test_metrics_are_detached():
 
 
 def test_every_epoch_is_the_same_stage():
-    assert Xent().stage(0) == Xent().stage(99) == Stage("XENT", sampled=False)
+    assert Xent().stage(0) == Xent().stage(99) == Stage("XENT", sampled=False, program="xent")
     assert Xent().reward is None
     assert list(Xent().parameters()) == []

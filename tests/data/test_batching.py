@@ -9,8 +9,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqmixer.data import Split, batch_count, batches
-from seqmixer.data.batching import BUCKET
+from seqmixer.data import Split, Table, batch_count, batches
+from seqmixer.data.batching import BUCKET, STRIDE
 from seqmixer.types import EOS, PAD
 
 
@@ -65,9 +65,10 @@ def test_words_are_padded_and_cropped(split, batch_size, length, shuffle):
     for batch in batches(split, batch_size, length, seed=1, epoch=2, shuffle=shuffle):
         index = [meta["number"] for meta in batch.meta]
         longest = max(len(split.sources[i]) for i in index)
-        assert batch.source.tolist() == [fill(split.sources[i], longest) for i in index]
+        width = next(width for width in range(0, 99, STRIDE) if width >= longest)
+        assert batch.source.tolist() == [fill(split.sources[i], width) for i in index]
 
-        most = max(len(split.references[i]) for i in index)
+        most = max(map(len, split.references))  # of the whole split, so that all batches have one shape
         groups = [split.references[i] + [[]] * (most - len(split.references[i])) for i in index]
         assert batch.references.tolist() == [[fill(row, length) for row in group] for group in groups]
         assert batch.target.shape == (len(index), length)
@@ -110,18 +111,28 @@ def test_skipping_gives_exactly_the_remaining_batches(split, batch_size, skip, s
     assert same(rest, whole[skip:])
 
 
-def test_skipped_batches_are_not_built():
-    class Watched(list):
-        read = 0
-
-        def __getitem__(self, i):
-            self.read += 1
-            return super().__getitem__(i)
-
+def test_skipped_batches_are_not_cut(monkeypatch):
+    cut, asked = Table.cut, []
+    monkeypatch.setattr(Table, "cut", lambda table, *arguments: asked.append(arguments) or cut(table, *arguments))
     split = split_of([1] * 100, [[1]] * 100)
-    watched = Split(split.sources, Watched(split.references), split.meta)
-    assert len(list(batches(watched, 10, 5, seed=0, epoch=0, skip=9))) == 1
-    assert watched.references.read == 10
+    assert len(list(batches(split, 10, 5, seed=0, epoch=0, skip=9))) == len(asked) == 1
+    assert list(batches(split, 10, 5, seed=0, epoch=0, skip=10)) == []
+
+
+@given(splits(), st.integers(1, 8), st.booleans())
+def test_a_table_gives_the_batches_of_its_split(split, batch_size, shuffle):
+    options = {"seed": 5, "epoch": 1, "shuffle": shuffle}
+    of_split = list(batches(split, batch_size, 5, **options))
+    assert same(list(batches(Table.of(split), batch_size, 5, **options)), of_split)
+
+
+def test_an_epoch_has_few_shapes():
+    """Each is captured once: sources are multiples of the stride wide, and only the last batch is smaller."""
+    split = split_of([i % 30 for i in range(303)], [[1 + i % 9] * (1 + i % 3) for i in range(303)])
+    shapes = {(b.source.shape, b.references.shape) for b in batches(split, 10, 5, seed=0, epoch=0)}
+    assert {source[1] for source, _ in shapes} == {8, 16, 24, 32}
+    assert len([shape for shape in shapes if shape[0][0] == 10]) == 4
+    assert {references[1:] for _, references in shapes} == {(3, 5)}
 
 
 @given(splits(), st.integers(0, 2**40), st.integers(0, 100))
@@ -160,9 +171,10 @@ def test_the_global_generators_are_left_alone_and_do_not_matter(shuffle):
 def test_sources_of_like_length_come_together():
     lengths = torch.randint(1, 50, (400,)).tolist()
     epoch = list(batches(split_of(lengths, [[1]] * 400), 10, 5, seed=0, epoch=0))
-    padding = sum((batch.source == PAD).sum().item() for batch in epoch) / sum(b.source.numel() for b in epoch)
+    real = [(batch.source != PAD).sum(-1) for batch in epoch]  # (B,) words of each source
+    padding = 1 - sum(row.sum() for row in real) / sum(len(row) * row.max() for row in real)
     assert padding < 0.04  # in random order about 0.45
-    longest = [batch.source.shape[1] for batch in epoch]
+    longest = [int(row.max()) for row in real]
     assert longest != sorted(longest)  # and the batches come in random order
 
 

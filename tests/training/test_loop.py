@@ -166,7 +166,7 @@ def test_the_log_tells_what_sequence_level_training_needs_to_be_watched_by(task,
         "reward", "reward_spread", "advantage", "baseline_error", "entropy", "length_ratio", "cut", "own_words", "loss", "gradient",
     }  # fmt: skip
     assert set(reinforce["valid"]) == {"perplexity", "bleu"}
-    assert set(reinforce["seconds"]) == {"sample", "score", "reward", "backward", "validate"}
+    assert set(reinforce["seconds"]) == {"sample", "score", "reward", "backward", "update", "rest", "validate"}
     assert all(seconds >= 0 for seconds in reinforce["seconds"].values())
     assert xent["samples"][0].keys() == {"source", "reference", "hypothesis"}
     assert (
@@ -226,12 +226,12 @@ def iter_batches(task):
 
 
 class Broken(Algorithm):
-    def forward(self, model, batch, epoch):
-        loss = Xent()(model, batch, epoch)
-        return dataclasses.replace(loss, value=loss.value * math.nan) if epoch else loss
+    def loss(self, model, batch, stage, dial):
+        loss = Xent()(model, batch, 0)
+        return dataclasses.replace(loss, value=loss.value / dial)
 
     def stage(self, epoch):
-        return Stage("broken", sampled=False)
+        return Stage("broken", sampled=False, program="broken", dial=1 - epoch)  # divided by 0 from the second on
 
 
 def test_a_loss_that_is_not_finite_stops_the_run_and_leaves_the_last_checkpoint(task, tmp_path):

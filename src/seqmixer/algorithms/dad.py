@@ -25,12 +25,13 @@ class Dad(Algorithm):
         self.choose = choose
 
     def loss(self, model: SequenceModel, batch: Batch, stage: Stage, dial: Tensor) -> Loss:
-        fed = batch.target
+        fed, truth = batch.target, torch.ones_like(dial)
         if stage is not XENT:
-            keep = torch.rand(fed.shape, device=fed.device) < dial  # (B, T)
+            truth = dial
+            keep = torch.rand(fed.shape, device=fed.device) < truth  # (B, T)
             fed = self.generate(model, batch.source, batch.target, keep, self.word)
         loss = reference_loss(model, batch, inputs=fed)
-        return Loss(loss.value, {**loss.metrics, "truth": dial.float()})
+        return Loss(loss.value, {**loss.metrics, "truth": truth.float()})
 
     def word(self, logits: Tensor) -> Tensor:
         """The model's own choice among words, without EOS.  (B, V) -> (B,)"""

@@ -44,7 +44,7 @@ def recur(
     Returns:
         The states after each step, (T, B, H) each (no gradient passes through m), and the contexts (T, B, H).
     """
-    h, m = (*state, None)[:2]
+    h, m = (*(part.to(U.dtype) for part in state), None)[:2]
     a = attention
     parts = (a.z, a.values, a.real, a.x, a.Q) if a else (None,) * 5
     with torch.autocast(gates.device.type, enabled=False):  # states add up over the steps: never in a short type

@@ -31,14 +31,17 @@ def _draw(logits, u, most, total, drawn, V, stride, tiles, TILE: tl.constexpr, W
     share = weight * tl.load(total + row * tiles + tile, mask=there, other=0.0)
     cumulated = tl.cumsum(share, 0)
     level = tl.load(u + row) * tl.sum(share, 0)
-    passed = cumulated <= level
-    chosen = tl.minimum(tl.sum((passed & there).to(tl.int32), 0), tiles - 1)
+    # Sums are rounded, here and in the tile: a level behind them all is that of the last that is not 0.
+    passed = tl.sum(((cumulated <= level) & there).to(tl.int32), 0)
+    chosen = tl.minimum(passed, tl.max(tl.where(share > 0, tile, 0), 0))
     before = tl.sum(tl.where(tile < chosen, share, 0.0), 0)
-    words = chosen * TILE + tl.arange(0, TILE)
+    place = tl.arange(0, TILE)
+    words = chosen * TILE + place
     o = tl.load(logits + row * stride + words, mask=words < V, other=float("-inf")).to(tl.float32)
     p = tl.where(o == float("-inf"), 0.0, tl.exp(o - highest)).to(tl.float64)
     below = tl.sum(((before + tl.cumsum(p, 0) <= level) & (words < V)).to(tl.int32), 0)
-    tl.store(drawn + row, tl.minimum(chosen * TILE + below, V - 1).to(tl.int64))
+    last = tl.max(tl.where(p > 0, place, 0), 0)
+    tl.store(drawn + row, (chosen * TILE + tl.minimum(below, last)).to(tl.int64))
 
 
 def draw(logits: Tensor, u: Tensor) -> Tensor:
