@@ -42,7 +42,9 @@ def test_cross_entropy_is_the_sum_of_equation_6(o, words):
     expected = -sum(math.log(probability(o, b, t, words[b, t])) for b, t in each_step() if MASK[b, t])
 
     assert cross_entropy(log_prob(o, words), MASK).item() == pytest.approx(expected)
-    torch.testing.assert_close(cross_entropy(log_prob(o, words), MASK), F.cross_entropy(o[MASK], words[MASK], reduction="sum"))
+    torch.testing.assert_close(
+        cross_entropy(log_prob(o, words), MASK), F.cross_entropy(o[MASK], words[MASK], reduction="sum")
+    )
 
 
 def test_the_gradient_of_cross_entropy_is_prediction_minus_target(o, words):

@@ -50,7 +50,7 @@ class Watcher:
         """The epochs a run has done, and what they took."""
         folder, kind = self.folder / job.config.name, (job.task, job.method)
         if (folder / "task.json").is_file():
-            self.lengths[kind] = run_length(job.config, int(read_task(folder)["dimensions"]["length"]))
+            self.lengths[kind] = run_length(job.config, read_task(folder)[0].length)
         done = epochs(read_log(folder))
         return kind, len(done), sum(sum(event["seconds"].values()) for event in done)
 
