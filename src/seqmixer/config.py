@@ -158,6 +158,8 @@ class AlgorithmConfig(Section):
     """MIXER: train word s by both losses, as the released code does."""
     baseline: Literal["linear", "step"] = "linear"
     """Expected reward: one linear regressor of the hidden state, or one for each step (as released)."""
+    kl: float = Field(0.0, ge=0)
+    """REINFORCE, MIXER: what each nat costs that the model drifts from what it was before them, in units of reward."""
     annealing: Literal["linear", "exponential", "inverse-sigmoid"] = "linear"
     """DAD: how the probability of feeding the reference word falls."""
     annealing_k: float = Field(20.0, gt=0)
@@ -205,7 +207,12 @@ class TrainingConfig(Section):
     decay: float = Field(1.0, ge=1)
     """Divide the rate by this when validation perplexity does not improve by 0.01 % (released: 1.2)."""
     min_lr: float = Field(1e-4, ge=0)
-    """With decay above 1: stop when the rate falls below this."""
+    """With decay above 1, or with patience: stop when the rate falls below this."""
+    patience: int | None = Field(None, ge=1)
+    """Go back to the best model, with half the rate and a fresh optimiser, after so many epochs with REINFORCE that did
+    not beat it; end the run after five such returns to one model. Default: never."""
+    bad_numbers: Literal["stop", "skip", "rollback"] = "stop"
+    """Where a loss or gradient is not finite: stop; leave its batch out; or go back as with patience."""
     clip: float = Field(10.0, gt=0)
     """Gradients are re-scaled when their norm is above this."""
     baseline_lr: float = Field(5e-3, gt=0)

@@ -38,7 +38,7 @@ from seqmixer.types import Reward, Rollout, SequenceModel
 MAY_CHANGE = {  # between resumes
     "evaluation.batch_size",
     *(f"reward.{name}" for name in ("workers", "seconds")),
-    *(f"training.{name}" for name in ("device", "epochs", "keep", "samples", "save_minutes", "threads")),
+    *(f"training.{name}" for name in ("bad_numbers", "device", "epochs", "keep", "samples", "save_minutes", "threads")),
 }
 SPLITS = ("train", "valid", "test")
 

@@ -1,9 +1,10 @@
+import itertools
 from statistics import mean, pstdev
 
 import pytest
 import torch
 
-from seqmixer.algorithms.measures import measures, symptoms
+from seqmixer.algorithms.measures import distinct, measures, symptoms
 from seqmixer.types import EOS, PAD, Batch
 
 T = 4
@@ -40,6 +41,7 @@ def test_measures_are_means_over_what_the_model_wrote(log_p, r_bar):
         "length_ratio": (3 + 4 + 1 + 4) / (2 + 4 + 1 + 4),
         "cut": 1 / 3,
         "own_words": len(STEPS) / (3 + 4 + 1 + 4),
+        "distinct": 1,
     }
     assert [(b, t) for b in range(4) for t in range(T) if FREE[b, t]] == STEPS
     assert {name: value.item() for name, value in got.items()} == pytest.approx(expected, rel=1e-5)
@@ -65,15 +67,30 @@ def test_measures_are_single_numbers_without_gradient(log_p, r_bar):
 def test_measures_of_a_batch_that_was_given_whole_are_finite(log_p, r_bar):
     got = measures(log_p, TARGET, torch.zeros_like(FREE), R, r_bar, BATCH)
 
-    assert got["length_ratio"].item() == 1
-    assert [got[name].item() for name in got if name != "length_ratio"] == [0] * 7
+    assert got.pop("length_ratio").item() == 1
+    assert got.pop("distinct").item() == 1  # no pairs, none of them equal
+    assert [value.item() for value in got.values()] == [0] * 7
 
 
 def test_equal_rewards_have_no_spread(log_p, r_bar):
     assert measures(log_p, WORDS, FREE, torch.full((4,), 0.5), r_bar, BATCH)["reward_spread"].item() == 0
 
 
-HEALTHY = {"own_words": 1.0, "reward_spread": 0.2, "entropy": 0.7, "cut": 0.1, "length_ratio": 1.0}
+@pytest.mark.parametrize("size", [1, 2, 3, 8])
+def test_distinct_is_the_share_of_pairs_of_own_sentences_that_differ(size):
+    words = torch.randint(4, 6, (size, 2))
+    own = torch.rand(size) < 0.8
+    mine = [tuple(row) for row, is_own in zip(words.tolist(), own.tolist(), strict=True) if is_own]
+    pairs = list(itertools.combinations(mine, 2))
+
+    assert distinct(words, own).item() == pytest.approx(mean([a != b for a, b in pairs]) if pairs else 1)
+
+
+def test_a_model_that_writes_the_same_for_every_source_is_not_distinct_at_all():
+    assert distinct(WORDS[:1].expand(5, -1), torch.ones(5, dtype=torch.bool)).item() == 0
+
+
+HEALTHY = {"own_words": 1.0, "reward_spread": 0.2, "entropy": 0.7, "cut": 0.1, "length_ratio": 1.0, "distinct": 0.99}
 
 
 @pytest.mark.parametrize(
@@ -82,6 +99,7 @@ HEALTHY = {"own_words": 1.0, "reward_spread": 0.2, "entropy": 0.7, "cut": 0.1, "
         ({}, []),
         ({"reward_spread": 0.0}, ["every sentence is paid the same, so there is nothing to learn from: look at the reward"]),
         ({"entropy": 0.01}, ["the model no longer explores (entropy 0.010): lower training.mixed_lr, or stop earlier"]),
+        ({"distinct": 0.01}, ["99 % of the pairs of sentences are equal, whatever the source: begin again with a lower training.mixed_lr, or set algorithm.kl"]),
         ({"cut": 0.8}, ["80 % of the sentences do not end before T: does the reward have a price for length? Add one, such as length"]),
         ({"length_ratio": 1.9}, ["sentences have 1.90 times the words of their references: what is the reward paying?"]),
         ({"length_ratio": 0.3}, ["sentences have 0.30 times the words of their references: what is the reward paying?"]),

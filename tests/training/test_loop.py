@@ -18,7 +18,7 @@ from seqmixer.errors import Interrupted, RunError
 from seqmixer.models import AttentiveEncoder, LSTMCell, Recurrent
 from seqmixer.rewards import sentence_bleu
 from seqmixer.schedules import decayed
-from seqmixer.training import Silent, Training, checkpoint, epochs, read_log
+from seqmixer.training import Silent, Training, checkpoint, epochs, loop, read_log
 from seqmixer.types import Loss
 
 SETTINGS = TrainingConfig(batch_size=4, lr=0.01)
@@ -163,7 +163,7 @@ def test_the_log_tells_what_sequence_level_training_needs_to_be_watched_by(task,
     xent, _, _, reinforce = epochs(read_log(tmp_path))
     assert set(xent["train"]) == {"xent", "loss", "gradient"}
     assert set(reinforce["train"]) == {
-        "reward", "reward_spread", "advantage", "baseline_error", "entropy", "length_ratio", "cut", "own_words", "loss", "gradient",
+        "reward", "reward_spread", "advantage", "baseline_error", "entropy", "length_ratio", "cut", "own_words", "distinct", "loss", "gradient",
     }  # fmt: skip
     assert set(reinforce["valid"]) == {"perplexity", "bleu"}
     assert set(reinforce["seconds"]) == {"sample", "score", "reward", "backward", "update", "rest", "validate"}
@@ -238,8 +238,8 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_leaves_the_last_checkpoint(
     with pytest.raises(RunError) as error:
         Training(model_for(task), Broken(), task, tmp_path, epochs=2, settings=SETTINGS).run()
     assert str(error.value) == (
-        f"{tmp_path}: epoch 2, batch 1: not a finite number: loss, gradient; the last checkpoint is intact. Lower training.lr "
-        "(or training.mixed_lr), or training.clip"
+        f"{tmp_path}: epoch 2, batch 1: not a finite number: loss, gradient; somewhere in 'd b e c'; the last checkpoint is "
+        "intact. Lower training.lr (or training.mixed_lr), or training.clip, or set training.bad_numbers"
     )
     weights, state = checkpoint.load(tmp_path / "last")
     assert state["epoch"] == 1
@@ -249,6 +249,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_leaves_the_last_checkpoint(
 def test_a_checkpoint_is_written_within_an_epoch_too(task, tmp_path, monkeypatch):
     settings = SETTINGS.model_copy(update={"save_minutes": 1e-9})
     saves = []
+    monkeypatch.setattr(loop, "SHARE", math.inf)  # whatever writing takes
     monkeypatch.setattr(checkpoint, "save", lambda folder, tensors, state, keep=1: saves.append((folder.name, state)))
     monkeypatch.setattr(Training, "load_best", lambda self: None)
     training(task, tmp_path, forced=(6,), settings=settings).run()

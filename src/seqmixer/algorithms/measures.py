@@ -21,6 +21,7 @@ def measures(log_p: Tensor, words: Tensor, free: Tensor, r: Tensor, r_bar: Tenso
     length_ratio            words written / words in the target; drifting from 1 means the reward pays for length
     cut                     share of sentences with no EOS before T; rising means the model no longer stops
     own_words               share of the words that the model wrote; the rest was given
+    distinct                share of the pairs of sentences that differ; at 0 the model writes the same for every source
     """
     own = free.any(-1)  # (B,)
     advantage = r.unsqueeze(-1) - r_bar  # (B, T)
@@ -34,7 +35,15 @@ def measures(log_p: Tensor, words: Tensor, free: Tensor, r: Tensor, r_bar: Tenso
         "length_ratio": (words != PAD).sum() / batch.mask.sum(),
         "cut": masked_mean(((words != EOS) & (words != PAD))[:, -1].float(), own),
         "own_words": free.sum() / (words != PAD).sum(),
+        "distinct": distinct(words, own),
     }
+
+
+def distinct(words: Tensor, own: Tensor) -> Tensor:
+    """The share of the pairs of sentences (B, T) that differ, of those where `own` (B,) is true; 1 without pairs."""
+    equal = (words.unsqueeze(1) == words).all(-1)  # (B, 1, T) == (B, T) -> (B, B)
+    pairs = (own.unsqueeze(1) & own).tril(-1)  # (B, B) each once
+    return 1 - masked_mean(equal.float(), pairs)
 
 
 def symptoms(means: Mapping[str, float]) -> list[str]:
@@ -42,7 +51,8 @@ def symptoms(means: Mapping[str, float]) -> list[str]:
 
     Only where the model wrote most of the words: the few it writes in the first stages of MIXER are mostly certain.
 
-    >>> symptoms({"own_words": 1.0, "reward_spread": 0.2, "entropy": 0.7, "cut": 0.9, "length_ratio": 1.2})
+    >>> well = {"own_words": 1.0, "reward_spread": 0.2, "entropy": 0.7, "cut": 0.1, "length_ratio": 1.2, "distinct": 1}
+    >>> symptoms(well | {"cut": 0.9})
     ['90 % of the sentences do not end before T: does the reward have a price for length? Add one, such as length']
     """
     if means.get("own_words", 0.0) < 0.5:
@@ -53,6 +63,11 @@ def symptoms(means: Mapping[str, float]) -> list[str]:
     if means["entropy"] < 0.02:
         found.append(
             f"the model no longer explores (entropy {means['entropy']:.3f}): lower training.mixed_lr, or stop earlier"
+        )
+    if means["distinct"] < 0.1:
+        found.append(
+            f"{100 * (1 - means['distinct']):.0f} % of the pairs of sentences are equal, whatever the source: begin "
+            "again with a lower training.mixed_lr, or set algorithm.kl"
         )
     if means["cut"] > 0.5:
         found.append(

@@ -29,8 +29,9 @@ class Mixer(Algorithm):
         reinforce_weight: float = 0.5,
         overlap: bool = False,
         generate: Generate = generate,
+        kl: float = 0.0,
     ) -> None:
-        super().__init__(reward, generate)
+        super().__init__(reward, generate, kl)
         self.baseline = baseline
         self.length = length  # T
         self.forced = forced  # by epoch: s
@@ -52,15 +53,16 @@ class Mixer(Algorithm):
 
         h = model.unroll(shift(words), model.encode(batch.source))  # (B, T, H)
         log_p = model.log_prob(h, words)  # (B, T)
+        drift, kl = self.drift(batch.source, words, log_p, free)  # (B, T)
         r = pending()  # (B,)
         r_bar = self.baseline(h)  # (B, T)
 
         taught = model.log_prob(h, batch.target) if self.overlap else log_p  # else words are the target's up to s
         xent = cross_entropy(taught, (steps < s) & batch.mask)
-        reinforce = policy_gradient(log_p, r.unsqueeze(-1) - r_bar, free)
+        reinforce = policy_gradient(log_p, r.unsqueeze(-1) - drift - r_bar, free)
         mixed = self.xent_weight * xent + self.reinforce_weight * reinforce
         value = (mixed + baseline_error(r_bar, r, free)) / len(batch)
-        return Loss(value, measures(log_p, words, free, r, r_bar, batch))
+        return Loss(value, measures(log_p, words, free, r, r_bar, batch) | kl)
 
     def stage(self, epoch: int) -> Stage:
         s = at(self.forced, epoch)

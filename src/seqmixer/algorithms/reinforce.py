@@ -41,8 +41,8 @@ class StepBaseline(nn.Module):
 class Reinforce(Algorithm):
     """Eqs. 9-11 on whole sentences. From a random model it does not train (Sec. 4.4): start from an XENT one."""
 
-    def __init__(self, reward: Reward, baseline: nn.Module, generate: Generate = generate) -> None:
-        super().__init__(reward, generate)
+    def __init__(self, reward: Reward, baseline: nn.Module, generate: Generate = generate, kl: float = 0.0) -> None:
+        super().__init__(reward, generate, kl)
         self.baseline = baseline
 
     def loss(self, model: SequenceModel, batch: Batch, stage: Stage, dial: Tensor) -> Loss:
@@ -54,12 +54,13 @@ class Reinforce(Algorithm):
 
         h = model.unroll(shift(words), model.encode(batch.source))  # (B, T, H)
         log_p = model.log_prob(h, words)  # (B, T)
+        drift, kl = self.drift(batch.source, words, log_p, free)  # (B, T)
         r = pending()  # (B,)
         r_bar = self.baseline(h)  # (B, T)
 
-        reinforce = policy_gradient(log_p, r.unsqueeze(-1) - r_bar, free)
+        reinforce = policy_gradient(log_p, r.unsqueeze(-1) - drift - r_bar, free)
         value = (reinforce + baseline_error(r_bar, r, free)) / len(batch)
-        return Loss(value, measures(log_p, words, free, r, r_bar, batch))
+        return Loss(value, measures(log_p, words, free, r, r_bar, batch) | kl)
 
     def stage(self, epoch: int) -> Stage:
         return Stage("REINFORCE", sampled=True, program="reinforce")

@@ -115,12 +115,12 @@ def standing(
     if logged[:done] != list(range(1, done + 1)):
         yield Finding("warning", f"{folder / 'log.jsonl'} lacks epochs: {done} are done, {len(logged)} are there")
     where = f"{done} epochs done" + (f", {position['batch']} batches of the next" if position["batch"] else "")
-    if best is not None:
+    if best is not None and best["epoch"]:
         where += f"; the best model is of epoch {best['epoch']}, {subject.config.evaluation.metric} {best['score']:.2f}"
     total = planned(subject.config, length)
     training = subject.config.training
     decayed_away = training.decay > 1 and position["rate"] < training.min_lr
-    if decayed_away or (total is not None and done >= total):
+    if decayed_away or position.get("over") or (total is not None and done >= total):
         use = shlex.join(["seqmixer", "evaluate", str(folder)])
         yield Finding("ok", f"finished: {where}; score it with: {use}")
     else:

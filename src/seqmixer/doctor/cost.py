@@ -34,10 +34,11 @@ class Memory:
     gradients: int
     optimizer: int
     logits: int  # o, log p and the gradient of o: 3 (B, T, V)
+    reference: int = 0  # the model that a KL term holds to
 
     @property
     def total(self) -> int:
-        return self.weights + self.gradients + self.optimizer + self.logits
+        return self.weights + self.gradients + self.optimizer + self.logits + self.reference
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,7 @@ def counted(config: Config, task: Task, model: SequenceModel) -> Memory:
         gradients=FLOAT * parameters,
         optimizer=FLOAT * MOMENTS[config.training.optimizer] * parameters,
         logits=3 * FLOAT * numbers,
+        reference=FLOAT * parameters if config.algorithm.kl else 0,
     )
 
 
@@ -87,6 +89,8 @@ def fits(memory: Memory, model: SequenceModel) -> Finding:
         f"weights {in_bytes(memory.weights)}, gradients {in_bytes(memory.gradients)}, optimiser "
         f"{in_bytes(memory.optimizer)}, scores of all words {in_bytes(memory.logits)}"
     )
+    if memory.reference:
+        parts += f", model of the KL term {in_bytes(memory.reference)}"
     what = f"{memory.parameters:,} parameters; an update needs at least {in_bytes(memory.total)} ({parts})"
     if memory.total > available:
         why = f"the device has {in_bytes(available)}"
@@ -99,7 +103,7 @@ def fits(memory: Memory, model: SequenceModel) -> Finding:
 
 def disk(config: Config, memory: Memory) -> int:
     """Bytes of all checkpoints: those kept, and the one that is being written."""
-    return (config.training.keep + 2) * (memory.weights + memory.optimizer) + 3 * memory.weights
+    return (config.training.keep + 2) * (memory.weights + memory.optimizer + memory.reference) + 3 * memory.weights
 
 
 def room(config: Config, memory: Memory, folder: Path) -> Finding:
@@ -117,6 +121,7 @@ def measured(config: Config, task: Task, model: SequenceModel, algorithm: Algori
     perplexity(model, task, split, config.evaluation.batch_size)
     evaluate(model, task, split, build_metric(config, task), batch_size=config.evaluation.batch_size)
     validation = (time.perf_counter() - began) * len(task.valid) / len(split)
+    algorithm.remember(model)
     step = Step(model.train(), algorithm, config.training, Clock())
     at_first, at_last = (updates(config, task, step, model, epoch) for epoch in (0, epochs - 1))
     return Timing(at_first, at_last, validation)

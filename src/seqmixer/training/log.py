@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
@@ -136,15 +137,26 @@ class Clock:
         return {name: round(seconds, 3) for name, seconds in parts.items()}
 
 
+@dataclass(frozen=True)
+class Fault:
+    """Bad numbers since somebody looked."""
+
+    batch: int  # the first batch of the epoch that had one, counted from 1
+    batches: int  # how many had
+    in_a_row: int  # how many of the latest had, without a good one between
+    quantities: list[str]
+
+
 class Means:
     """Running means of metrics, weighted by batch size, kept where the metrics are: no question to the device.
 
-    A batch with a bad number does not count; which of its numbers were bad is remembered.
+    A batch with a bad number does not count; which of its numbers were bad is remembered, and which batch it was.
     """
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self.sums: dict[tuple[str, ...], Tensor] = {}  # by the names added together: (3, M), see ROWS; float64
+        self.counts = torch.zeros(len(COUNTS), dtype=torch.long, device=device)  # (4,)
 
     def add(self, metrics: Mapping[str, Tensor], weight: int) -> None:
         names = tuple(metrics)
@@ -154,6 +166,15 @@ class Means:
         bad = ~values.isfinite()
         counted = torch.where(bad.any(), 0.0, weight).expand_as(values)
         self.sums[names] += torch.stack([values.nan_to_num(0, 0, 0) * counted, counted, bad.double()])
+        self.count(bad.any())
+
+    def count(self, bad: Tensor) -> None:
+        seen, times, first, row = self.counts.unbind()
+        seen += 1
+        times += bad
+        first += seen * (bad & (first == 0))
+        row += 1
+        row *= bad
 
     def values(self) -> dict[str, float]:
         """The mean of each metric that counted."""
@@ -164,15 +185,26 @@ class Means:
             if weight
         }
 
-    def bad(self) -> list[str]:
-        """Metrics that were not finite numbers."""
+    def fault(self) -> Fault | None:
+        """What was not a finite number since it was forgiven. It waits for the device."""
+        _, times, first, row = self.counts.tolist()
+        if not first:
+            return None
         counts = [pair for names, sums in self.sums.items() for pair in zip(names, sums[2].tolist(), strict=True)]
-        return [name for name, times in counts if times]
+        return Fault(first, times, row, [name for name, bad in counts if bad])
+
+    def forgive(self) -> None:
+        """Forget what was bad, but not that the latest batches were."""
+        for sums in self.sums.values():
+            sums[2].zero_()
+        self.counts[1:3].zero_()
 
     def clear(self) -> None:
-        """Begin anew, in the same memory: captured programs add to it."""
+        """Begin anew, in the same memory: captured programs add to it. Bad batches in a row go on being counted."""
         for sums in self.sums.values():
             sums.zero_()
+        self.counts[:3].zero_()
 
 
 ROWS = ("weighted sum", "weight", "times bad")
+COUNTS = ("batches", "bad ones", "the first bad one", "bad ones in a row")  # all but the last of one epoch

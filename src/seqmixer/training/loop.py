@@ -2,43 +2,30 @@
 
 import math
 import time
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import torch
 
-from seqmixer.algorithms import Algorithm, symptoms
+from seqmixer.algorithms import Algorithm, Stage, symptoms
 from seqmixer.config import EvaluationConfig, TrainingConfig
 from seqmixer.data import Table, Task, batch_count, batches
-from seqmixer.errors import Diverged, RunError
+from seqmixer.errors import RunError
 from seqmixer.evaluation import evaluate, perplexity
 from seqmixer.rewards import BLEU, Metric
 from seqmixer.schedules import decayed
-from seqmixer.training import checkpoint
+from seqmixer.training import checkpoint, recovery
 from seqmixer.training.log import Clock, Event, Log
+from seqmixer.training.position import Position, random_states, restore_random, restored
 from seqmixer.training.progress import Progress, Silent
 from seqmixer.training.signals import Interrupt
 from seqmixer.training.step import Step
-from seqmixer.types import SequenceModel
+from seqmixer.types import Batch, SequenceModel
 
 SHARE = 1 / 20  # of the time, at most, goes into writing checkpoints
 LOOK = 50  # batches between looks for bad numbers on an accelerator: each look waits for it
 SEPARATOR = "|"  # of the names of metrics in a checkpoint
-
-
-@dataclass
-class Position:
-    """Where a run is. With the checkpoint's tensors it is all that a resumed run needs to know."""
-
-    epoch: int = 0  # epochs done
-    batch: int = 0  # batches done of the next one
-    best: float = -math.inf  # validation score of the best model
-    best_perplexity: float = math.inf  # its perplexity, which decides between equal scores, such as 0 at the beginning
-    best_epoch: int = 0
-    entropy: float = math.inf  # lowest validation entropy so far, for the decay rule
-    rate: float = 0.0
-    seconds: dict[str, float] = field(default_factory=dict)  # of the epoch under way
 
 
 class Training:
@@ -83,6 +70,8 @@ class Training:
         else:
             torch.manual_seed(self.seed)
             self.log.keep_before(1)
+            if self.settings.bad_numbers == "rollback":  # until a model is validated, the first is the best
+                self.best = copied(self.model)
         with Interrupt() as interrupt, self.clock.watch(self.algorithm):
             try:
                 while not self.finished:
@@ -95,7 +84,7 @@ class Training:
     @property
     def finished(self) -> bool:
         decayed_away = self.settings.decay > 1 and self.position.rate < self.settings.min_lr
-        return self.position.epoch >= self.epochs or decayed_away
+        return self.position.epoch >= self.epochs or decayed_away or self.position.over
 
     def epoch(self, interrupt: Interrupt) -> None:
         """The rest of the epoch the run is in, then validation and a checkpoint."""
@@ -106,39 +95,44 @@ class Training:
         self.progress.epoch(position.epoch + 1, self.epochs, stage.label, position.batch, total)
         self.model.train()
         with self.clock.time("train"):
-            for batch in batches(
-                self.train,
-                self.settings.batch_size,
-                self.task.length,
-                seed=self.seed,
-                epoch=position.epoch,
-                skip=position.batch,
-            ):
+            for batch in self.batches(position.batch):
                 self.step(batch, position.epoch)
                 position.batch += 1
-                if self.device.type == "cpu" or position.batch % LOOK == 0:
-                    self.require_finite()
                 self.progress.batch(self.means)
-                if interrupt.asked or self.due:
+                asked = interrupt.asked  # once: it may change at any moment
+                saving = asked or self.due
+                if saving or self.device.type == "cpu" or position.batch % LOOK == 0:
+                    recovery.look(self)
+                if saving:
                     self.save()
-                if interrupt.asked:
+                if asked:
                     raise interrupt.error(self.out, position.epoch + 1, position.batch, total)
-            self.require_finite()
-        self.close_epoch(stage.label)
+            recovery.look(self)
+        self.close_epoch(stage)
+
+    def batches(self, skip: int) -> Iterator[Batch]:
+        """The batches of the epoch under way, without the first `skip`."""
+        size, length = self.settings.batch_size, self.task.length
+        return batches(self.train, size, length, seed=self.seed, epoch=self.position.epoch, skip=skip)
 
     def enter_stage(self) -> None:
         """Where the model begins to be paid for its own words: fresh optimiser, other rate, best model so far."""
         epoch, rate = self.position.epoch, self.settings.mixed_lr
         begins = self.algorithm.stage(epoch).sampled and not (epoch and self.algorithm.stage(epoch - 1).sampled)
-        if not begins or rate is None:
-            return
-        if epoch:
-            self.load_best()
+        if begins and rate is not None:
+            if epoch:
+                self.load_best()
+            self.begin_anew(rate)
+            self.position.rollbacks = 0
+        if begins:
+            self.algorithm.remember(self.model)
+
+    def begin_anew(self, rate: float) -> None:
         self.step.optimizer = self.step.fresh(rate)
         self.position.rate = rate
 
-    def close_epoch(self, stage: str) -> None:
-        """Validate, keep the model if it is the best, log, decay the rate, save."""
+    def close_epoch(self, stage: Stage) -> None:
+        """Validate, keep the model if it is the best, log, decay the rate, lose patience, save."""
         position = self.position
         with self.clock.time("validate"):
             ppl = perplexity(self.model, self.task, self.task.valid, self.evaluation.batch_size)
@@ -147,12 +141,13 @@ class Training:
         better = (valid.score, -ppl) > (position.best, -position.best_perplexity)
         if better:
             position.best, position.best_perplexity, position.best_epoch = valid.score, ppl, position.epoch
-            self.best = {name: weight.clone() for name, weight in self.model.state_dict().items()}
+            position.rollbacks = 0
+            self.best = copied(self.model)
         train = self.means.values()
         event: Event = {
             "event": "epoch",
             "epoch": position.epoch,
-            "stage": stage,
+            "stage": stage.label,
             "rate": position.rate,
             "train": train,
             "valid": {"perplexity": ppl, self.metric.name: valid.score},
@@ -161,12 +156,13 @@ class Training:
             "seconds": self.clock.split(),
             "samples": self.samples(valid.hypotheses),
         }
-        self.log.write(event)
+        recovery.close_epoch(self, event)
         self.log.write_samples()
         self.progress.closed(event)
         self.decay(math.log(ppl))
         self.means.clear()
         self.clock.seconds.clear()
+        recovery.wait(self, better, stage.sampled)
         if self.due or self.finished or position.epoch == 1:
             self.save()
 
@@ -185,16 +181,6 @@ class Training:
             for meta, hypothesis in zip(chosen, hypotheses, strict=False)
         ]
 
-    def require_finite(self) -> None:
-        """Stop where a number was bad. The step left the weights as they were."""
-        wrong = self.means.bad()
-        if wrong:
-            raise Diverged(
-                f"{self.out}: epoch {self.position.epoch + 1}, batch {self.position.batch}: not a finite number: "
-                f"{', '.join(wrong)}; the last checkpoint is intact. Lower training.lr (or training.mixed_lr), or "
-                "training.clip"
-            )
-
     @property
     def due(self) -> bool:
         """Whether it is time for a checkpoint."""
@@ -204,7 +190,7 @@ class Training:
         """The best model, if there is a new one, and the checkpoint `last`: all that the rest of the run depends on."""
         began = time.monotonic()
         self.save_best()
-        self.position.seconds = dict(self.clock.seconds)
+        self.position.seconds, self.position.counts = dict(self.clock.seconds), self.means.counts.tolist()
         tensors = {
             **checkpoint.prefixed("model", self.model.state_dict()),
             **checkpoint.prefixed("algorithm", self.algorithm.state_dict()),
@@ -228,6 +214,8 @@ class Training:
         folder = self.out / "last"
         tensors, state = checkpoint.load(folder)
         checkpoint.load_weights(self.model, checkpoint.under("model", tensors), folder)
+        if checkpoint.under("algorithm.reference", tensors):
+            self.algorithm.remember(self.model)  # makes room for what is loaded now
         checkpoint.load_weights(self.algorithm, checkpoint.under("algorithm", tensors), folder)
         checkpoint.load_optimizer(self.step.optimizer, checkpoint.under("optimizer", tensors))
         if self.step.own_optimizer:
@@ -235,6 +223,7 @@ class Training:
         means = checkpoint.under("means", tensors)
         self.means.sums = {tuple(k.split(SEPARATOR)): v.to(self.device) for k, v in means.items()}
         self.position = restored(state, folder)
+        self.means.counts.copy_(torch.tensor(self.position.counts))
         self.step.rate = self.position.rate
         self.clock.seconds = dict(self.position.seconds)
         self.log.keep_before(self.position.epoch + 1)
@@ -247,11 +236,8 @@ class Training:
         checkpoint.load_weights(self.model, checkpoint.load(folder)[0], folder)
 
 
-def restored(state: dict[str, Any], folder: Path) -> Position:
-    try:
-        return Position(**state)
-    except TypeError:
-        raise RunError(f"{folder}: state.json was written by another version of seqmixer") from None
+def copied(model: SequenceModel) -> dict[str, torch.Tensor]:
+    return {name: weight.clone() for name, weight in model.state_dict().items()}
 
 
 def device(name: str) -> torch.device:
@@ -263,17 +249,3 @@ def device(name: str) -> torch.device:
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
         raise RunError(f"training.device = {name!r} cannot be used here: {reason}") from None
-
-
-def random_states(device: torch.device) -> dict[str, torch.Tensor]:
-    """The states of the generators that sampling and dropout draw from."""
-    states = {"cpu": torch.get_rng_state()}
-    if device.type != "cpu":
-        states["device"] = torch.get_device_module(device).get_rng_state(device)
-    return states
-
-
-def restore_random(states: dict[str, torch.Tensor], device: torch.device) -> None:
-    torch.set_rng_state(states["cpu"])
-    if "device" in states and device.type != "cpu":
-        torch.get_device_module(device).set_rng_state(states["device"], device)

@@ -36,7 +36,7 @@ class Step:
         self.programs = Programs(report)
         torch.backends.cuda.matmul.allow_tf32 = settings.precision != "float32"
         self.optimizer = self.fresh(settings.lr)
-        own = list(algorithm.parameters())
+        own = [parameter for parameter in algorithm.parameters() if parameter.requires_grad]
         self.own_optimizer = self.adam(own, settings.baseline_lr) if own else None
 
     def fresh(self, rate: float) -> torch.optim.Optimizer:
