@@ -171,26 +171,25 @@ def rows(sizes: list[int], device: torch.device, shapes: list[str], repeat: int)
                     yield measure(shape, name, size, way, device, repeat if way == "fast" else max(3, repeat // 10))
 
 
-START = """
-import time
-began = time.time()
-import sys, torch
-sys.path.insert(0, {folder!r})
-import speed
-speed.measure(speed.SHAPES[0], "MIXER s=1", 128, "fast", torch.device({device!r}), 1)
-print(time.time() - began)
-"""
+def first_steps(device: torch.device) -> None:
+    """A first step of MIXER as it is, a second that is captured, and a third that is replayed."""
+    shape = SHAPES[0]
+    model = build_model(shape.model, shape.dimensions).to(device).train()
+    step = Step(model, algorithm("MIXER s=1", shape, model.features).to(device), TrainingConfig())
+    batch = made_up(shape, 128, device)
+    for _ in range(3):
+        step(batch, 0)
+    wait(device)
 
 
 def start_up(device: torch.device) -> dict[str, float]:
-    """Seconds from the start of a process to its first fast steps of MIXER, all parts captured: cold, then warm."""
+    """Seconds from the start of a process to the end of its first replayed step: kernels compiled, then from a cache."""
     found = {}
     with tempfile.TemporaryDirectory() as cache:
         for name in ("cold", "warm"):
             began = time.time()
-            code = START.format(folder=os.path.dirname(os.path.abspath(__file__)), device=str(device))
-            environment = {**os.environ, "TRITON_CACHE_DIR": cache}
-            subprocess.run([sys.executable, "-c", code], check=True, env=environment, stdout=subprocess.DEVNULL)
+            command = [sys.executable, os.path.abspath(__file__), "--first-steps", "--device", str(device)]
+            subprocess.run(command, check=True, env={**os.environ, "TRITON_CACHE_DIR": cache})
             found[name] = round(time.time() - began, 1)
     return found
 
@@ -203,8 +202,11 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=50)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--no-start", action="store_true", help="leave out the time to start")
+    parser.add_argument("--first-steps", action="store_true", help="only start and take three steps")
     options = parser.parse_args()
     device = torch.device(options.device)
+    if options.first_steps:
+        return first_steps(device)
     machine = torch.cuda.get_device_name() if device.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"
     print(f"{machine}, torch {torch.__version__}")
     print(f"{'model':14}{'algorithm':13}{'batch':>6} {'way':6}{'ms/step':>9}{'words/s':>11}{'MiB':>7}  parts, ms")
