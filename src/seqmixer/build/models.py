@@ -26,7 +26,6 @@ from seqmixer.models import (
     initialise,
 )
 
-
 Model = Recurrent | Transformer | EncoderDecoder | Decoder
 
 
