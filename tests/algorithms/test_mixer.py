@@ -310,5 +310,7 @@ def test_stages_say_s():
     mixer = Mixer(lambda rollout: R, LinearBaseline(H), 15, [15, 13, 0])
 
     assert mixer.stage(0) == Stage("XENT", sampled=False, program="xent")
-    assert mixer.stage(1) == Stage("MIXER, XENT on the first s = 13 words, REINFORCE on the rest", True, "mixer", dial=13)
+    assert mixer.stage(1) == Stage(
+        "MIXER, XENT on the first s = 13 words, REINFORCE on the rest", True, "mixer", dial=13
+    )
     assert mixer.stage(9) == Stage("MIXER, XENT on the first s = 0 words, REINFORCE on the rest", True, "mixer", dial=0)
