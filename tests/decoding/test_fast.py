@@ -4,8 +4,8 @@ import gc
 
 import pytest
 import torch
-from networks import DEVICES, MODELS, T, batch_for, network
 
+from networks import DEVICES, MODELS, T, batch_for, network
 from seqmixer.decoding import Programs, beam_search, fast, free, generate, greedy, sample
 from seqmixer.kernels import plain
 
@@ -114,6 +114,6 @@ def test_an_error_of_a_program_is_not_mistaken_for_a_question(device):
     def broken(x):
         raise RuntimeError("mine")
 
-    with pytest.raises(RuntimeError, match="^mine$"):
+    with pytest.raises(RuntimeError, match=r"^mine$"):
         Programs()("name", broken, torch.ones(1, device=device))
     assert torch.cuda.get_sync_debug_mode() == 0

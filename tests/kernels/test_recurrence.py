@@ -2,9 +2,9 @@ from itertools import product
 
 import pytest
 import torch
-from recurrences import KINDS, by_formula, layer, with_gradients
 from torch import nn
 
+from recurrences import KINDS, by_formula, layer, with_gradients
 from seqmixer.kernels import plain, recur
 from seqmixer.models import AttentiveEncoder, ElmanCell, GRUCell, ImageEncoder, LSTMCell, NoEncoder, Recurrent
 from seqmixer.models.recurrent import step_by_step

@@ -9,7 +9,6 @@ import torch
 pytest.importorskip("triton", reason="needs triton, which comes with torch for CUDA")
 
 from recurrences import KINDS, layer, with_gradients
-
 from seqmixer.kernels import drawing, projection, recur, recurrence, steps, triton_drawing, triton_output, triton_steps
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
