@@ -40,12 +40,11 @@ def bound(
     program: str,
     batch: int,
     parameters: int,
-    kernels: int,
-    launch_ms: float,
+    launches: float,
 ) -> Bound | None:
-    """None where the device's peaks are not known."""
+    """`launches` is their time in ms. None where the device's peaks are not known, or the model is not recurrent."""
     name = torch.cuda.get_device_name()
-    if name not in PEAK:
+    if name not in PEAK or model.name == "transformer":
         return None
     bandwidth, speed = PEAK[name]
     T, V, H = dimensions.length, dimensions.target_vocab, model.hidden
@@ -59,7 +58,7 @@ def bound(
     # Adam: gradient, two moments and the parameter read, three of them written; the gradient written, and read for its
     # norm. The gradient of the scores: written, and read twice. Sampling: the output layer and the scores, each word.
     moved = 4 * (9 * parameters + 3 * rows * V + sampled * T * (V * H + 2 * batch * V))
-    return Bound(kernels * launch_ms, 1000 * moved / bandwidth, 1000 * operations / speed)
+    return Bound(launches, 1000 * moved / bandwidth, 1000 * operations / speed)
 
 
 def kernel_count(step: Step, batch: Batch) -> int:

@@ -142,7 +142,7 @@ def measure(shape: Shape, name: str, size: int, way: str, device: torch.device, 
         return row
     kernels, parameters = kernel_count(step, batch), sum(parameter.numel() for parameter in model.parameters())
     program = learner.stage(0).program
-    least = bound(shape.model, shape.dimensions, program, size, parameters, kernels, launch_ms())
+    least = bound(shape.model, shape.dimensions, program, size, parameters, kernels * launch_ms())
     return replace(row, kernels=kernels, bound=least)
 
 
@@ -201,7 +201,7 @@ def first_steps(device: torch.device) -> None:
 
 
 def start_up(device: torch.device) -> dict[str, float]:
-    """Seconds from the start of a process to the end of its first replayed step: kernels compiled, then from a cache."""
+    """Seconds from the start of a process to the end of its first replayed step; again with its kernels in a cache."""
     found = {}
     with tempfile.TemporaryDirectory() as cache:
         for name in ("cold", "warm"):
@@ -216,11 +216,11 @@ def page(machine: str, start: dict[str, float], table: list[Row], command: str) 
     """The results as a page, fast beside plain, and what bounds each fast row."""
     yield from ("# The training step", "", f"`{command}`", "", f"{machine}, torch {torch.__version__}. Milliseconds.")
     if start:
-        yield f"From the start of a process to its first replayed step: {start['cold']} s, and {start['warm']} s with the"
-        yield "kernels of an earlier process in the cache."
+        yield f"From the start of a process to its first replayed step: {start['cold']} s, and {start['warm']} s"
+        yield "with the kernels of an earlier process in the cache."
     yield ""
-    yield "| model | algorithm | batch | plain | fast | times | words/s | MiB | sample | reward | score | backward | update |"
-    yield "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
+    yield "| model | algorithm | batch | plain | fast | times | words/s | MiB | " + " | ".join(PARTS) + " |"
+    yield "|---|---|" + "--:|" * (6 + len(PARTS))
     plain_ms = {(row.shape, row.algorithm, row.batch): row.ms for row in table if row.way == "plain"}
     fast_rows = [row for row in table if row.way == "fast"]
     for row in fast_rows:
