@@ -1,20 +1,23 @@
 """How long a training step takes: five algorithms, the paper's three models, plain and fast, and where the time goes.
 
-python benchmarks/speed.py --out docs/results/speed.json
+python benchmarks/speed.py --markdown docs/results/speed.md
 """
 
 import argparse
 import json
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 
 import torch
+from bounds import Bound, bound, kernel_count, launch_ms
 from torch import Tensor
 
 from seqmixer.algorithms import E2E, Algorithm, Dad, LinearBaseline, Mixer, Reinforce, Xent
@@ -43,6 +46,14 @@ SHAPES = [
     Shape("summarization", ModelConfig(name="elman", hidden=128), Dimensions(15, 6_828, 12_321, 60, None), rouge2_recall, 32),  # noqa: E501
     Shape("captioning", ModelConfig(hidden=512), Dimensions(15, 10_012, None, None, 1024), sentence_bleu, 0),
 ]  # fmt: skip
+LARGE = Shape(  # for comparison, with --shapes transformer
+    "transformer",
+    ModelConfig(name="transformer", hidden=512, heads=8, layers=6),
+    SHAPES[0].dimensions,
+    sentence_bleu,
+    24,
+)
+PARTS = ("sample", "reward", "score", "backward", "update")
 ALGORITHMS = ["XENT", "DAD", "E2E", "REINFORCE", "MIXER s=T/2", "MIXER s=1"]
 
 
@@ -58,6 +69,8 @@ class Row:
     words_per_second: int  # of the targets
     peak_mib: int
     split: dict[str, float]  # ms of each part
+    kernels: int = 0  # programs on the device, of a captured step
+    bound: Bound | None = None
 
 
 def made_up(shape: Shape, size: int, device: torch.device) -> Batch:
@@ -124,8 +137,13 @@ def measure(shape: Shape, name: str, size: int, way: str, device: torch.device, 
     peak = torch.cuda.max_memory_allocated() // 2**20 if device.type != "cpu" else 0
     with plain() if way == "plain" else nullcontext():
         split = parts(step, batch, whole, device, repeat)
-    words = int(batch.mask.sum())
-    return Row(shape.name, name, size, way, whole, round(1000 * words / whole), peak, split)
+    row = Row(shape.name, name, size, way, whole, round(1000 * int(batch.mask.sum()) / whole), peak, split)
+    if way == "plain" or device.type == "cpu":
+        return row
+    kernels, parameters = kernel_count(step, batch), sum(parameter.numel() for parameter in model.parameters())
+    program = learner.stage(0).program
+    least = bound(shape.model, shape.dimensions, program, size, parameters, kernels * launch_ms())
+    return replace(row, kernels=kernels, bound=least)
 
 
 def parts(step: Step, batch: Batch, whole: float, device: torch.device, repeat: int) -> dict[str, float]:
@@ -164,47 +182,76 @@ def parts(step: Step, batch: Batch, whole: float, device: torch.device, repeat: 
 
 
 def rows(sizes: list[int], device: torch.device, shapes: list[str], repeat: int) -> Iterator[Row]:
-    for shape in (shape for shape in SHAPES if shape.name in shapes):
+    for shape in (shape for shape in (*SHAPES, LARGE) if shape.name in shapes):
         for size in sizes:
             for name in ALGORITHMS:
                 for way in ("plain", "fast"):
                     yield measure(shape, name, size, way, device, repeat if way == "fast" else max(3, repeat // 10))
 
 
-START = """
-import time
-began = time.time()
-import sys, torch
-sys.path.insert(0, {folder!r})
-import speed
-speed.measure(speed.SHAPES[0], "MIXER s=1", 128, "fast", torch.device({device!r}), 1)
-print(time.time() - began)
-"""
+def first_steps(device: torch.device) -> None:
+    """A first step of MIXER as it is, a second that is captured, and a third that is replayed."""
+    shape = SHAPES[0]
+    model = build_model(shape.model, shape.dimensions).to(device).train()
+    step = Step(model, algorithm("MIXER s=1", shape, model.features).to(device), TrainingConfig())
+    batch = made_up(shape, 128, device)
+    for _ in range(3):
+        step(batch, 0)
+    wait(device)
 
 
 def start_up(device: torch.device) -> dict[str, float]:
-    """Seconds from the start of a process to its first fast steps of MIXER, all parts captured: cold, then warm."""
+    """Seconds from the start of a process to the end of its first replayed step; again with its kernels in a cache."""
     found = {}
     with tempfile.TemporaryDirectory() as cache:
         for name in ("cold", "warm"):
             began = time.time()
-            code = START.format(folder=os.path.dirname(os.path.abspath(__file__)), device=str(device))
-            environment = {**os.environ, "TRITON_CACHE_DIR": cache}
-            subprocess.run([sys.executable, "-c", code], check=True, env=environment, stdout=subprocess.DEVNULL)
+            command = [sys.executable, os.path.abspath(__file__), "--first-steps", "--device", str(device)]
+            subprocess.run(command, check=True, env={**os.environ, "TRITON_CACHE_DIR": cache})
             found[name] = round(time.time() - began, 1)
     return found
 
 
+def page(machine: str, start: dict[str, float], table: list[Row], command: str) -> Iterator[str]:
+    """The results as a page, fast beside plain, and what bounds each fast row."""
+    yield from ("# The training step", "", f"`{command}`", "", f"{machine}, torch {torch.__version__}. Milliseconds.")
+    if start:
+        yield f"From the start of a process to its first replayed step: {start['cold']} s, and {start['warm']} s"
+        yield "with the kernels of an earlier process in the cache."
+    yield ""
+    yield "| model | algorithm | batch | plain | fast | times | words/s | MiB | " + " | ".join(PARTS) + " |"
+    yield "|---|---|" + "--:|" * (6 + len(PARTS))
+    plain_ms = {(row.shape, row.algorithm, row.batch): row.ms for row in table if row.way == "plain"}
+    fast_rows = [row for row in table if row.way == "fast"]
+    for row in fast_rows:
+        before = plain_ms[row.shape, row.algorithm, row.batch]
+        parts = [f"{row.split[name]:.2f}" if row.split[name] else "" for name in PARTS]
+        cells = [row.shape, row.algorithm, row.batch, f"{before:.2f}", f"**{row.ms:.2f}**", f"{before / row.ms:.1f}"]
+        yield "| " + " | ".join(map(str, [*cells, f"{row.words_per_second:,}", row.peak_mib, *parts])) + " |"
+    bounded = [(row, row.bound) for row in fast_rows if row.bound]
+    if bounded:
+        yield from ("", "What bounds a fast step (`benchmarks/bounds.py`), and how far it is from that:", "")
+    for row, least in bounded:
+        each = f"launches {least.launches:.2f}, bytes {least.bytes:.2f}, arithmetic {least.arithmetic:.2f}"
+        yield (
+            f"- {row.shape}, {row.algorithm}, batch {row.batch}: {least.tightest} ({each} ms; {row.kernels} launches), "
+            f"{row.ms / least.ms:.1f} times its bound."
+        )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", help="write JSON here")
+    parser.add_argument("--markdown", type=Path, help="write the table here, and JSON beside it")
     parser.add_argument("--batch", type=int, nargs="+", default=[32, 128, 512])
     parser.add_argument("--shapes", nargs="+", default=[shape.name for shape in SHAPES])
     parser.add_argument("--repeat", type=int, default=50)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--no-start", action="store_true", help="leave out the time to start")
+    parser.add_argument("--first-steps", action="store_true", help="only start and take three steps")
     options = parser.parse_args()
     device = torch.device(options.device)
+    if options.first_steps:
+        return first_steps(device)
     machine = torch.cuda.get_device_name() if device.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"
     print(f"{machine}, torch {torch.__version__}")
     print(f"{'model':14}{'algorithm':13}{'batch':>6} {'way':6}{'ms/step':>9}{'words/s':>11}{'MiB':>7}  parts, ms")
@@ -216,12 +263,18 @@ def main() -> None:
             f"{row.peak_mib:7}  {split}",
             flush=True,
         )
-        table.append(asdict(row))
+        table.append(row)
     start = {} if options.no_start else start_up(device)
     print("start-up, seconds:", start)
-    if options.out:
-        with open(options.out, "w") as file:
-            json.dump({"machine": machine, "torch": torch.__version__, "start": start, "rows": table}, file, indent=1)
+    if options.markdown:
+        values = {
+            "machine": machine,
+            "torch": torch.__version__,
+            "start": start,
+            "rows": [asdict(row) for row in table],
+        }
+        options.markdown.with_suffix(".json").write_text(json.dumps(values, indent=1))
+        options.markdown.write_text("\n".join(page(machine, start, table, shlex.join(["python", *sys.argv]))) + "\n")
 
 
 if __name__ == "__main__":

@@ -130,13 +130,23 @@ def test_baseline_error_is_the_squared_distance_to_the_reward():
     assert r.grad is None
 
 
-@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-def test_not_even_a_bad_number_passes_where_the_mask_is_false(o, words, bad):
-    log_p, r = log_prob(o, words).detach().requires_grad_(), torch.randn(B, T, dtype=torch.double)
-    for loss in (cross_entropy, lambda log_p, mask: policy_gradient(log_p, r, mask)):
-        expected, got = loss(log_p, MASK), loss(torch.where(MASK, log_p, bad), MASK)
-        assert got.item() == expected.item()
-        assert torch.autograd.grad(got, log_p)[0].isfinite().all()
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_a_bad_number_where_the_mask_is_false_reaches_neither_value_nor_gradient(bad):
+    log_p, advantage, r_bar = (torch.randn(B, T, dtype=torch.double, requires_grad=True) for _ in range(3))
+    paid, r = torch.tensor([[True], [False]]).expand(B, T), torch.tensor([0.5, bad], dtype=torch.double)
+
+    def broken(values):
+        return torch.where(paid, values, bad)
+
+    for loss, leaf, expected in [
+        (cross_entropy(broken(log_p), paid), log_p, -log_p[0].sum()),
+        (policy_gradient(broken(log_p), advantage, paid), log_p, -(log_p[0] * advantage[0].detach()).sum()),
+        (policy_gradient(log_p, broken(advantage), paid), log_p, -(log_p[0] * advantage[0].detach()).sum()),
+        (baseline_error(r_bar, r, paid), r_bar, (r_bar[0] - 0.5).square().sum()),
+        (baseline_error(broken(r_bar), r, paid), r_bar, (r_bar[0] - 0.5).square().sum()),
+    ]:
+        torch.testing.assert_close(loss, expected)
+        torch.testing.assert_close(torch.autograd.grad(loss, leaf), torch.autograd.grad(expected, leaf))
 
 
 def test_masked_mean_looks_only_where_the_mask_is_true():

@@ -204,6 +204,8 @@ class TrainingConfig(Section):
     mixed_lr: float | None = Field(None, gt=0)
     """Learning rate once the model is paid for its own words, with a fresh optimiser, from the best model so far.
     Default: nothing changes then."""
+    mixed_dropout: bool = False
+    """Whether dropout stays on then. Off, the words are drawn from the very distribution that is scored (Eq. 11)."""
     decay: float = Field(1.0, ge=1)
     """Divide the rate by this when validation perplexity does not improve by 0.01 % (released: 1.2)."""
     min_lr: float = Field(1e-4, ge=0)

@@ -30,12 +30,13 @@ def policy_gradient(log_p: Tensor, advantage: Tensor, mask: Tensor) -> Tensor:
         advantage: (B, T) r - rbar_t; treated as a constant.
         mask: (B, T) true on the steps that the model wrote, up to and including EOS.
     """
-    return -torch.where(mask, log_p * advantage.detach(), 0).sum()
+    paid = torch.where(mask, advantage.detach(), 0)  # masked first: the gradient of NaN times 0 is NaN
+    return -(torch.where(mask, log_p, 0) * paid).sum()
 
 
 def baseline_error(r_bar: Tensor, r: Tensor, mask: Tensor) -> Tensor:
     """||rbar_t - r||^2 (Sec. 3.2.1), what the linear regressor is trained by.  (B, T), (B,), (B, T) -> ()"""
-    return torch.where(mask, (r_bar - r.detach().unsqueeze(-1)).square(), 0).sum()
+    return torch.where(mask, r_bar - r.detach().unsqueeze(-1), 0).square().sum()
 
 
 def entropy(logits: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ from seqmixer.experiments.demo import table, toy_recipes
 from seqmixer.experiments.grid import METHODS, Method, Recipe, base_job, method_jobs, run_grid, run_job, scratch_jobs
 from seqmixer.experiments.oracle import best_score
 from seqmixer.experiments.report import write_report
+from seqmixer.training.log import EPOCH
 from seqmixer.version import __version__
 
 RECIPE = """
@@ -106,7 +107,10 @@ def test_without_a_rate_of_their_own_methods_go_on_with_that_of_the_bases_best_e
     run = tmp_path / "toy-summarization/seed-1/base"
     run.mkdir(parents=True)
     log = [(0.01, True), (0.008, True), (0.006, False)]
-    events = [{"event": "epoch", "epoch": i, "rate": rate, "best": best} for i, (rate, best) in enumerate(log, 1)]
+    events = [
+        {**dict.fromkeys(EPOCH), "event": "epoch", "epoch": i, "rate": rate, "best": best}
+        for i, (rate, best) in enumerate(log, 1)
+    ]
     (run / "log.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
     rates = {job.config.training.lr for job in method_jobs(plain(recipe), 1, tmp_path)}
     assert rates == {0.008}

@@ -8,6 +8,7 @@ from rich.progress import Progress
 from seqmixer.config import Config
 from seqmixer.experiments.grid import Job, Recipe
 from seqmixer.experiments.watching import Watcher, run_length, seconds_left
+from seqmixer.training.log import EPOCH
 
 BASE, MIXER = ("t", "base"), ("t", "mixer")
 
@@ -53,9 +54,11 @@ def test_the_bar_says_how_far_each_run_is(watcher, tmp_path):
     watcher, _ = watcher
     run = tmp_path / "t/seed-1/base"
     run.mkdir(parents=True)
-    event = {"event": "epoch", "epoch": 1, "seconds": {"forward": 40.0, "backward": 20.0}}
+    event = {**dict.fromkeys(EPOCH), "event": "epoch", "epoch": 1, "seconds": {"forward": 40.0, "backward": 20.0}}
     (run / "log.jsonl").write_text(json.dumps(event) + "\n")
-    (run / "task.json").write_text(json.dumps({"dimensions": {"length": 6}, "fingerprints": {}}))
+    sizes = {"length": 6, "target_vocab": 9, "source_vocab": None, "positions": None, "features": None}
+    task = {"dimensions": sizes, "fingerprints": dict.fromkeys(("train", "valid", "test"), "")}
+    (run / "task.json").write_text(json.dumps(task))
     job = Job("t", "base", 1, Config.parse({"name": "t/seed-1/base", "training": {"epochs": 3}}))
     watcher.look([job])
     # ten runs of three minutes, one minute of them over

@@ -67,8 +67,7 @@ def test_under_autocast_products_are_short_and_the_result_is_float32_near_the_ex
 
     for a, b in zip(got, expected, strict=True):
         assert a.dtype is torch.float32
-        assert not torch.equal(a, b)
-        assert (a - b).norm() < 0.02 * b.norm()
+        assert 1e-4 < (a - b).norm() / b.norm() < 0.02  # bfloat16 has 8 bits, float32 24
 
 
 def test_a_word_without_chance_has_a_finite_logarithm_and_no_gradient_of_its_own():

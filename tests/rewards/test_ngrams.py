@@ -6,8 +6,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seqmixer.rewards import ngrams
-from seqmixer.types import EOS, PAD, UNK
+from seqmixer.rewards import ngrams, rouge2_recall, sentence_bleu
+from seqmixer.types import EOS, PAD, UNK, Rollout
 
 WORDS = st.sampled_from([UNK, 4, 5, 6])
 SENTENCE = st.lists(WORDS, max_size=8)
@@ -43,6 +43,28 @@ def test_counts_are_those_of_a_counter(rows, start, length):
         assert ngrams.total_known(references, n, start)[b].tolist() == [o.total() for o in others]
         assert matched[n - 1][b].sum(-1).tolist() == [(own & o).total() for o in others]
         assert matched[n - 1][b].any(0).sum() == (own & (others[0] | others[1])).total()
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.float32])
+@pytest.mark.parametrize("start", range(12))
+def test_a_start_that_is_a_tensor_counts_as_the_number_does(start, dtype):
+    """MIXER's s is one, so that a captured program serves all its stages."""
+    words, references = torch.randint(3, 7, (40, 10)), torch.randint(3, 7, (40, 2, 10))
+    for sentences in (words, references):
+        sentences[torch.rand(sentences.shape) < 0.08] = EOS
+    tensor = torch.tensor(start, dtype=dtype)
+
+    for n in (1, 2, 4):
+        for count in (ngrams.total, ngrams.total_known):
+            assert count(references, n, tensor).tolist() == count(references, n, start).tolist()
+    for a, b in zip(
+        ngrams.matched(words, references, 4, tensor), ngrams.matched(words, references, 4, start), strict=True
+    ):
+        assert torch.equal(a, b)
+    for reward in (sentence_bleu, rouge2_recall):
+        got, expected = (reward(Rollout(words, references, s)) for s in (tensor, start))
+        assert got.dtype is expected.dtype is torch.float32
+        assert torch.equal(got, expected)
 
 
 def test_unk_matches_nothing_not_even_itself():

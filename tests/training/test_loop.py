@@ -235,15 +235,17 @@ class Broken(Algorithm):
 
 
 def test_a_loss_that_is_not_finite_stops_the_run_and_leaves_the_last_checkpoint(task, tmp_path):
+    model = model_for(task)
     with pytest.raises(RunError) as error:
-        Training(model_for(task), Broken(), task, tmp_path, epochs=2, settings=SETTINGS).run()
+        Training(model, Broken(), task, tmp_path, epochs=2, settings=SETTINGS).run()
     assert str(error.value) == (
         f"{tmp_path}: epoch 2, batch 1: not a finite number: loss, gradient; somewhere in 'd b e c'; the last checkpoint is "
         "intact. Lower training.lr (or training.mixed_lr), or training.clip, or set training.bad_numbers"
     )
     weights, state = checkpoint.load(tmp_path / "last")
     assert state["epoch"] == 1
-    assert all(tensor.isfinite().all() for name, tensor in weights.items() if name.startswith("model"))
+    assert all(torch.equal(tensor, weights[f"model.{name}"]) for name, tensor in model.state_dict().items())
+    assert all(tensor.isfinite().all() for tensor in model.state_dict().values())
 
 
 def test_a_checkpoint_is_written_within_an_epoch_too(task, tmp_path, monkeypatch):

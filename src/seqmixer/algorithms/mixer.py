@@ -43,7 +43,7 @@ class Mixer(Algorithm):
         assert self.reward is not None
         if stage is XENT:
             return reference_loss(model, batch, inputs=batch.target)
-        s = dial  # ()
+        s = dial.long()  # ()
         start = (s - 1).clamp(min=0) if self.overlap else s  # the first word the model writes
         steps = torch.arange(self.length, device=batch.target.device)  # (T,)
         given = (steps < start).expand_as(batch.target)  # (B, T)

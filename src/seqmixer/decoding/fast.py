@@ -56,7 +56,7 @@ class Programs:
         """run(*inputs). What it returns is good until the next call."""
         if self.impossible or not capturable(inputs[0]):
             return run(*inputs)
-        key = (name, fused(), *((tensor.shape, tensor.dtype) for tensor in inputs))
+        key = (name, *((tensor.shape, tensor.dtype) for tensor in inputs))
         if key in self.captured:
             return self.captured[key](*inputs)
         if key in self.seen:
@@ -102,9 +102,11 @@ class Programs:
             self.stream = torch.cuda.Stream()
         main = torch.cuda.current_stream()
         self.stream.wait_stream(main)
-        with torch.cuda.stream(self.stream):
-            yield
-        main.wait_stream(self.stream)
+        try:
+            with torch.cuda.stream(self.stream):
+                yield
+        finally:
+            main.wait_stream(self.stream)
 
 
 @contextmanager
@@ -120,8 +122,8 @@ def no_questions() -> Iterator[None]:
 
 
 def capturable(tensor: Tensor) -> bool:
-    """On a CUDA device, and not inside a program that is being captured."""
-    return tensor.is_cuda and not torch.cuda.is_current_stream_capturing()
+    """On a CUDA device, not inside a program that is being captured, and not in plain torch."""
+    return tensor.is_cuda and fused() and not torch.cuda.is_current_stream_capturing()
 
 
 def where(error: BaseException) -> str:

@@ -93,7 +93,7 @@ class Training:
             self.enter_stage()
         total = batch_count(self.task.train, self.settings.batch_size)
         self.progress.epoch(position.epoch + 1, self.epochs, stage.label, position.batch, total)
-        self.model.train()
+        self.model.train(not stage.sampled or self.settings.mixed_dropout)
         with self.clock.time("train"):
             for batch in self.batches(position.batch):
                 self.step(batch, position.epoch)

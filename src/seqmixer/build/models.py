@@ -1,0 +1,107 @@
+"""[model] to a model."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import assert_never
+
+from seqmixer import pretrained
+from seqmixer.config import ModelConfig
+from seqmixer.data import Task
+from seqmixer.models import (
+    AttentiveEncoder,
+    Blueprint,
+    Decoder,
+    ElmanCell,
+    Encoder,
+    EncoderDecoder,
+    GRUCell,
+    ImageEncoder,
+    ImageMemory,
+    LSTMCell,
+    Memory,
+    NoEncoder,
+    Recurrent,
+    TextMemory,
+    Transformer,
+    initialise,
+)
+
+Model = Recurrent | Transformer | EncoderDecoder | Decoder
+
+
+@dataclass(frozen=True)
+class Dimensions:
+    """What a model must know of its task."""
+
+    length: int  # T
+    target_vocab: int  # V
+    source_vocab: int | None  # None: no source text
+    positions: int | None  # the longest source text seen in training
+    features: int | None  # D; None: no image
+
+    @classmethod
+    def of(cls, task: Task) -> "Dimensions":
+        text = task.source_vocab is not None
+        return cls(
+            length=task.length,
+            target_vocab=len(task.target_vocab),
+            source_vocab=len(task.source_vocab) if task.source_vocab else None,
+            positions=max(len(source) for source in task.train.sources) if text else None,
+            features=task.features,
+        )
+
+
+def build_model(config: ModelConfig, dimensions: Dimensions, run: Path | None = None) -> Model:
+    """A model with random or pretrained weights. With `run`, weights come from there: only the shape must be right."""
+    match config.name:
+        case "huggingface":
+            return pretrained.model(config, run)
+        case "elman":
+            model: Recurrent | Transformer = recurrent(ElmanCell, config, dimensions)
+        case "lstm":
+            model = recurrent(LSTMCell, config, dimensions)
+        case "gru":
+            model = recurrent(GRUCell, config, dimensions)
+        case "transformer":
+            model = transformer(config, dimensions)
+        case _:
+            assert_never(config.name)
+    initialise(model, config.init)
+    return model
+
+
+def recurrent(
+    cell: type[ElmanCell] | type[LSTMCell] | type[GRUCell], config: ModelConfig, dimensions: Dimensions
+) -> Recurrent:
+    hidden, released = config.hidden, config.reading == "released"
+    encoder: Encoder = NoEncoder()
+    if dimensions.features is not None:
+        encoder = ImageEncoder(dimensions.features, hidden)
+    elif dimensions.source_vocab is not None and dimensions.positions is not None:
+        encoder = AttentiveEncoder(dimensions.source_vocab, hidden, dimensions.positions, config.window, released)
+    return Recurrent(
+        cell,
+        encoder,
+        dimensions.target_vocab,
+        hidden,
+        layers=config.layers,
+        dropout=config.dropout,
+        released=released,
+    )
+
+
+def transformer(config: ModelConfig, dimensions: Dimensions) -> Transformer:
+    blueprint = Blueprint(
+        hidden=config.hidden,
+        heads=config.heads,
+        feedforward=config.feedforward or 4 * config.hidden,
+        layers=config.layers,
+        dropout=config.dropout,
+        rotary=config.positions == "rotary",
+    )
+    memory: Memory | None = None
+    if dimensions.features is not None:
+        memory = ImageMemory(blueprint, dimensions.features)
+    elif dimensions.source_vocab is not None and dimensions.positions is not None:
+        memory = TextMemory(blueprint, dimensions.source_vocab, dimensions.positions)
+    return Transformer(blueprint, memory, dimensions.target_vocab, dimensions.length)

@@ -1,0 +1,119 @@
+"""Searches as one program: what is written is what the plain search writes. Replayed from the third call on, on CUDA."""
+
+import gc
+
+import pytest
+import torch
+
+from networks import DEVICES, MODELS, T, batch_for, network
+from seqmixer.decoding import Programs, beam_search, fast, free, generate, greedy, sample
+from seqmixer.kernels import plain
+
+
+def on(device, model_name):
+    """A model, and three sources of one shape for it."""
+    return network(model_name).to(device), [batch_for(model_name, seed).source.to(device) for seed in range(3)]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("choose", [greedy, sample])
+@pytest.mark.parametrize("model_name", MODELS)
+def test_words_are_those_of_the_plain_loop_from_the_same_noise(model_name, choose, device):
+    model, sources = on(device, model_name)
+    given = batch_for(model_name).target.to(device)
+    keep = (torch.arange(T, device=device) < 2).expand_as(given)
+    written = []
+    for seed, source in enumerate(sources):
+        for forced in (free(source, T), (given, keep)):
+            torch.manual_seed(seed)
+            words = fast.generate(model, source, *forced, choose)
+            torch.manual_seed(seed)
+            with plain():
+                assert torch.equal(words, generate(model, source, *forced, choose))
+            written.append(words)
+    captured = len(fast.programs(model).captured)
+    assert captured == (0 if device == "cpu" else 1)  # what is given and kept are inputs of it
+    if choose is sample:
+        assert len({str(words.tolist()) for words in written}) > 3
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("model_name", MODELS)
+def test_a_beam_is_that_of_the_plain_search(model_name, device):
+    model, sources = on(device, model_name)
+    for source in sources:
+        found = fast.beam_search(model, source, T, 3, 0.5)
+        with plain():
+            expected = beam_search(model, source, T, 3, 0.5)
+        assert torch.equal(found.words, expected.words)
+        torch.testing.assert_close(found.log_prob, expected.log_prob, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_weights_are_read_anew_and_results_are_kept(device):
+    """A program reads the weights where they are; what it wrote before stays as it was."""
+    model, (source, *_) = on(device, "lstm-text")
+    first = [fast.generate(model, source, *free(source, T), greedy) for _ in range(3)]
+    kept = [words.clone() for words in first]
+    with torch.no_grad():
+        model.M_o.bias[5] = 100.0
+
+    assert (fast.generate(model, source, *free(source, T), greedy) == 5).all()
+    assert all(torch.equal(a, b) for a, b in zip(first, kept, strict=True))
+    assert torch.equal(first[0], first[2])
+
+
+def test_a_model_that_is_gone_takes_its_programs_with_it():
+    model, (source, *_) = on("cpu", "lstm-text")
+    fast.generate(model, source, *free(source, T), greedy)
+    before = len(fast._programs)
+    del model
+    gc.collect()
+
+    assert len(fast._programs) < before
+
+
+def test_on_the_cpu_a_program_is_run_as_it_is():
+    programs, calls = Programs(), []
+    for _ in range(3):
+        programs("name", lambda *given: calls.append(given), torch.ones(1), torch.zeros(2))
+
+    assert len(calls) == 3
+    assert programs.captured == {}
+
+
+def test_an_error_is_located_in_the_line_it_comes_from():
+    def failing():
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError) as error:
+        failing()
+    assert fast.where(error.value) == f"{__file__}:{failing.__code__.co_firstlineno + 1}"
+
+
+@pytest.mark.parametrize("device", DEVICES[1:])
+def test_a_program_is_captured_for_each_name_and_shape_and_forgotten_with_the_others(device):
+    programs, runs = Programs(), []
+
+    def run(x):
+        runs.append(x.shape)
+        return {"twice": 2 * x}
+
+    for i in range(4):
+        for width in (2, 3):
+            x = torch.full((width,), float(i), device=device)
+            assert programs("name", run, x)["twice"].tolist() == [2.0 * i] * width
+    assert len(runs) == 4  # each shape once as it is and once captured
+    programs.forget()
+    assert programs("name", run, torch.ones(2, device=device))["twice"].tolist() == [2.0, 2.0]
+    assert len(runs) == 5
+
+
+@pytest.mark.parametrize("device", DEVICES[1:])
+def test_an_error_of_a_program_is_not_mistaken_for_a_question(device):
+    def broken(x):
+        raise RuntimeError("mine")
+
+    with pytest.raises(RuntimeError, match=r"^mine$"):
+        Programs()("name", broken, torch.ones(1, device=device))
+    assert torch.cuda.get_sync_debug_mode() == 0

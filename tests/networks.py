@@ -1,0 +1,79 @@
+"""Small models of every kind, batches for them, and every algorithm: for the tests of the fast path."""
+
+import pytest
+import torch
+
+from seqmixer.algorithms import E2E, Dad, LinearBaseline, Mixer, Reinforce, Xent
+from seqmixer.models import (
+    AttentiveEncoder,
+    Blueprint,
+    ElmanCell,
+    GRUCell,
+    ImageEncoder,
+    ImageMemory,
+    LSTMCell,
+    NoEncoder,
+    Recurrent,
+    TextMemory,
+    Transformer,
+    initialise,
+)
+from seqmixer.rewards import sentence_bleu
+from seqmixer.types import EOS, PAD, Batch
+
+B, T, N, V, D, H = 5, 6, 8, 11, 6, 8
+DEVICES = [
+    "cpu",
+    pytest.param(
+        "cuda",
+        marks=[pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")],
+    ),
+]
+CELLS = {"elman": ElmanCell, "lstm": LSTMCell, "gru": GRUCell}
+MODELS = [
+    *(f"{cell}-{source}" for cell in (*CELLS, "transformer") for source in ("text", "image", "nothing")),
+    "elman-text-released",
+    "lstm-text-released",
+]
+ALGORITHMS = {
+    "xent": lambda features, reward: Xent(),
+    "dad": lambda features, reward: Dad([0.5]),
+    "e2e": lambda features, reward: E2E([2], k=3),
+    "reinforce": lambda features, reward: Reinforce(reward, LinearBaseline(features)),
+    "mixer": lambda features, reward: Mixer(reward, LinearBaseline(features), T, [4, 4, 4, 2]),
+}
+
+
+def network(name, dropout=0.0):
+    """A model of MODELS, the same each time."""
+    kind, source, *reading = name.split("-")
+    torch.manual_seed(3)
+    if kind == "transformer":
+        blueprint = Blueprint(hidden=H, heads=2, feedforward=12, layers=2, dropout=dropout, rotary=True)
+        memory = {"text": TextMemory(blueprint, V, N), "image": ImageMemory(blueprint, D), "nothing": None}[source]
+        model = Transformer(blueprint, memory, V, T)
+    else:
+        encoder = {"text": AttentiveEncoder(V, H, N), "image": ImageEncoder(D, H), "nothing": NoEncoder()}[source]
+        model = Recurrent(CELLS[kind], encoder, V, H, dropout=dropout, released=bool(reading))
+    initialise(model, 0.4)
+    return model
+
+
+def sentences(rows, width):
+    """Random words, ended at random lengths."""
+    steps, end = torch.arange(width), torch.randint(1, width, (rows, 1))
+    return torch.randint(4, V, (rows, width)).masked_fill(steps == end, EOS).masked_fill(steps > end, PAD)
+
+
+def batch_for(name, seed=0):
+    """A batch for a model of MODELS."""
+    torch.manual_seed(100 + seed)
+    target = sentences(B, T)
+    references = torch.stack([target, sentences(B, T)], 1)  # (B, 2, T)
+    source = name.split("-")[1]
+    given = {"text": sentences(B, N), "image": torch.randn(B, D), "nothing": torch.zeros(B, 0, dtype=torch.long)}
+    return Batch(given[source], target, references)
+
+
+def algorithm(name, model, reward=sentence_bleu):
+    return ALGORITHMS[name](model.features, reward)
