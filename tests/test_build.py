@@ -5,8 +5,8 @@ import json
 import pytest
 import torch
 
-from seqmixer.build import Dimensions, build_metric, build_model, build_reward, build_task
-from seqmixer.config import Config, ModelConfig
+from seqmixer.build import Dimensions, build_algorithm, build_metric, build_model, build_reward, build_task
+from seqmixer.config import AlgorithmConfig, Config, ModelConfig
 from seqmixer.errors import ConfigError
 from seqmixer.models import Blueprint, ImageMemory, TextMemory
 from seqmixer.rewards import METRICS
@@ -113,3 +113,9 @@ def test_the_settings_of_a_transformer_reach_it():
     assert image.blueprint == Blueprint(hidden=16, heads=4, feedforward=64, layers=1, dropout=0.0, rotary=True)
     assert isinstance(image.memory, ImageMemory)
     assert build_model(ModelConfig(name="transformer"), Dimensions(5, 7, None, None, None)).memory is None
+
+
+@pytest.mark.parametrize("name", ["reinforce", "mixer"])
+def test_the_weight_of_the_kl_term_reaches_the_algorithm(name):
+    assert build_algorithm(AlgorithmConfig(name=name, kl=0.2), METRICS["bleu"], 4, 6).kl == 0.2
+    assert build_algorithm(AlgorithmConfig(name=name), METRICS["bleu"], 4, 6).kl == 0

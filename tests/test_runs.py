@@ -127,6 +127,12 @@ def test_more_epochs_may_be_asked_for(tmp_path):
     assert len((tmp_path / "run/log.jsonl").read_text().splitlines()) == 3
 
 
+def test_what_is_done_about_bad_numbers_may_change(tmp_path):
+    train(config(tmp_path), tmp_path)
+    train(config(tmp_path, training__epochs=3, training__bad_numbers="skip"), tmp_path)
+    assert len((tmp_path / "run/log.jsonl").read_text().splitlines()) == 3
+
+
 def test_same_seed_same_run_and_another_seed_another(tmp_path):
     logs = []
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):

@@ -1,9 +1,12 @@
+import math
+
 import pytest
 import torch
 
 from seqmixer.config import Config
 from seqmixer.doctor.checkpoints import Subject, examine_checkpoints
 from seqmixer.runs import read_config, train
+from seqmixer.training import checkpoint
 
 LINES = "a b c\nb c\nc d e a\nd\ne a b\na c\nb d\nc e a\n"
 
@@ -51,8 +54,6 @@ def test_a_finished_run(folder):
 
 
 def read_best(folder):
-    from seqmixer.training import checkpoint
-
     state = checkpoint.load(folder / "best")[1]
     return f"the best model is of epoch {state['epoch']}, length {state['score']:.2f}"
 
@@ -61,6 +62,20 @@ def test_a_run_that_can_go_on(folder):
     command = f"seqmixer train {folder}/config.toml --set training.epochs=5 --out {folder.parent}"
     line = f"2 of 5 epochs done; {read_best(folder)}; go on with: {command}"
     assert said(folder, ["training.epochs=5"])[-1] == ("ok", line)
+
+
+def test_a_run_that_patience_ended_is_finished(folder):
+    tensors, state = checkpoint.load(folder / "last")
+    checkpoint.save(folder / "last", tensors, {**state, "over": True})
+    line = f"finished: 2 epochs done; {read_best(folder)}; score it with: seqmixer evaluate {folder}"
+    assert said(folder, ["training.epochs=5"])[-1] == ("ok", line)
+
+
+def test_a_first_model_that_is_kept_to_go_back_to_has_no_score(folder):
+    tensors, state = checkpoint.load(folder / "last")
+    checkpoint.save(folder / "last", tensors, {**state, "epoch": 0, "batch": 1})
+    checkpoint.save(folder / "best", checkpoint.load(folder / "best")[0], {"epoch": 0, "score": -math.inf})
+    assert said(folder)[-1][1].startswith("0 of 2 epochs done, 1 batches of the next; go on with: ")
 
 
 def test_a_damaged_checkpoint_with_one_before_it(folder):

@@ -1,11 +1,12 @@
 import pytest
 
-from seqmixer.algorithms import Xent
+from seqmixer.algorithms import LinearBaseline, Reinforce, Xent
 from seqmixer.build import Dimensions, build_model
 from seqmixer.config import Config
 from seqmixer.data import text_task
 from seqmixer.doctor import cost
 from seqmixer.doctor.cost import GIB, Memory, Plan, Timing, counted, disk, fits, lasts, measured, room
+from seqmixer.rewards import sentence_bleu
 from seqmixer.training import Training
 
 
@@ -26,6 +27,21 @@ def test_memory_is_counted_by_hand(task, optimizer, moments):
     memory = counted(config(optimizer=optimizer), task, model)
     n = sum(weight.numel() for weight in model.state_dict().values())
     assert memory == Memory(n, 4 * n, 4 * n, 4 * n * moments, 3 * 4 * 4 * 5 * 9)  # batch 4, T 5, V 9
+
+
+def test_the_model_of_the_kl_term_is_counted_and_measured(task):
+    settings = Config.parse({"model": {"hidden": 8}, "algorithm": {"kl": 0.1}, "training": {"batch_size": 4}})
+    model = build_model(settings.model, Dimensions.of(task))
+    n = sum(weight.numel() for weight in model.state_dict().values())
+    memory = counted(settings, task, model)
+    assert memory == Memory(n, 4 * n, 4 * n, 8 * n, 3 * 4 * 4 * 5 * 9, reference=4 * n)
+    assert memory.total == 20 * n + 3 * 4 * 4 * 5 * 9
+    assert "scores of all words 0.0 MiB, model of the KL term 0.0 MiB)" in str(fits(memory, model))
+    assert (
+        disk(settings, memory) - disk(settings, counted(config(), task, model)) == 3 * 4 * n
+    )  # last, last.1, last.new
+    algorithm = Reinforce(sentence_bleu, LinearBaseline(model.features), kl=0.1)
+    assert len(measured(settings, task, model, algorithm, epochs=1).first) == 1
 
 
 def test_the_disk_estimate_holds_for_a_real_run(task, tmp_path):

@@ -34,7 +34,7 @@ def build_algorithm(config: AlgorithmConfig, reward: Reward, features: int, leng
         case "e2e":
             return E2E(forced, config.k)
         case "reinforce":
-            return Reinforce(reward, baseline, generate=fast.generate)
+            return Reinforce(reward, baseline, generate=fast.generate, kl=config.kl)
         case "mixer":
             return Mixer(
                 reward,
@@ -45,6 +45,7 @@ def build_algorithm(config: AlgorithmConfig, reward: Reward, features: int, leng
                 reinforce_weight=config.reinforce_weight,
                 overlap=config.overlap,
                 generate=fast.generate,
+                kl=config.kl,
             )
         case _:
             assert_never(config.name)

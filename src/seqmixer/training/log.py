@@ -188,10 +188,12 @@ class Means:
     def fault(self) -> Fault | None:
         """What was not a finite number since it was forgiven. It waits for the device."""
         _, times, first, row = self.counts.tolist()
-        if not first:
-            return None
+        return Fault(first, times, row, self.bad()) if first else None
+
+    def bad(self) -> list[str]:
+        """Metrics that were not finite numbers."""
         counts = [pair for names, sums in self.sums.items() for pair in zip(names, sums[2].tolist(), strict=True)]
-        return Fault(first, times, row, [name for name, bad in counts if bad])
+        return [name for name, times in counts if times]
 
     def forgive(self) -> None:
         """Forget what was bad, but not that the latest batches were."""
