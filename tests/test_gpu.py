@@ -7,6 +7,7 @@ from seqmixer.algorithms import LinearBaseline, Mixer
 from seqmixer.config import TrainingConfig
 from seqmixer.data import batches, toy
 from seqmixer.decoding import beam_search, free, generate, greedy, score
+from seqmixer.errors import Diverged
 from seqmixer.evaluation import evaluate
 from seqmixer.models import AttentiveEncoder, LSTMCell, Recurrent, initialise
 from seqmixer.rewards import (
@@ -20,7 +21,7 @@ from seqmixer.rewards import (
     sentence_bleu,
     sentence_chrf,
 )
-from seqmixer.training import Training, epochs, read_log
+from seqmixer.training import Silent, Training, epochs, read_log
 from seqmixer.types import EOS, PAD, Rollout
 
 pytestmark = [
@@ -69,6 +70,33 @@ def test_mixer_trains_and_resumes(tmp_path):
     assert [event["epoch"] for event in events] == [1, 2, 3, 4, 5]
     assert events[-1]["train"]["reward"] > 0
     assert 0 <= evaluate(run.model, task, task.test, BLEU).score <= 100
+
+
+def test_the_kl_term_and_skipped_batches_are_part_of_the_captured_step(tmp_path):
+    task = toy.translation(seed=1, train=640, valid=20, test=20)
+    torch.manual_seed(0)
+    model = model_for(task)
+
+    def reward(rollout):
+        return sentence_bleu(rollout).masked_fill((rollout.source == 9).any(-1), float("nan"))
+
+    notes = []
+
+    class Notes(Silent):
+        def note(self, line):
+            notes.append(line)
+
+    algorithm = Mixer(reward, LinearBaseline(model.features), task.length, [15, 0, 0], kl=0.1)
+    settings = TrainingConfig(batch_size=4, lr=0.004, device="cuda", bad_numbers="skip")
+    run = Training(model, algorithm, task, tmp_path, epochs=3, settings=settings, progress=Notes())
+    try:
+        run.run()
+    except Diverged as error:  # ten in a row, where the word is frequent
+        assert "batches in a row were skipped" in str(error)
+    assert not run.step.programs.impossible
+    assert run.step.programs.captured
+    assert any("not a finite number: reward" in line for line in notes)
+    assert all(weight.isfinite().all() for weight in run.model.state_dict().values())
 
 
 def sentences(words, batch=64, length=20):

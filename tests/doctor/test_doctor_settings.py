@@ -33,6 +33,12 @@ def test_settings_that_go_together_are_left_alone():
             "model with training.start, or set algorithm.name = 'mixer'",
         ),
         (
+            ["training.patience=3", "training.mixed_lr=0.00015"],
+            "note",
+            "training.patience ends the run the first time: half of 0.00015 is below training.min_lr: it never goes back to "
+            "the best model to go on from there; lower training.min_lr",
+        ),
+        (
             ["algorithm.mixed_epochs=0"],
             "warning",
             "algorithm.mixed_epochs is 0: mixer is then XENT, and pays for nothing; raise it",

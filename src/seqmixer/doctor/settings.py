@@ -15,7 +15,14 @@ SAME = {"bleu_mean": "bleu"}  # a smoothed reward of what is reported
 
 def examine_settings(config: Config, length: int | None) -> Section:
     """`length` is T; None where the data could not be read."""
-    found = [*start(config), *schedule(config), *rates(config), *decay(config, length), *rewards(config)]
+    found = [
+        *start(config),
+        *schedule(config),
+        *rates(config),
+        *decay(config, length),
+        *patience(config),
+        *rewards(config),
+    ]
     return Section("settings", found or [Finding("ok", "every setting is valid, and none works against another")])
 
 
@@ -81,6 +88,15 @@ def decay(config: Config, length: int | None) -> Iterator[Finding]:
         what = f"training.decay = {training.decay:g} may end the run after {lasts} of {paid} epochs with REINFORCE"
         why = "these seldom improve perplexity, so the rate falls each time"
         yield Finding("note", what, why, "lower training.min_lr, or set training.decay = 1")
+
+
+def patience(config: Config) -> Iterator[Finding]:
+    """Each return to the best model halves the rate, and a rate below min_lr ends the run."""
+    training = config.training
+    rate = training.mixed_lr or training.lr
+    if training.patience is not None and config.algorithm.name in SAMPLED and rate / 2 < training.min_lr:
+        what = f"training.patience ends the run the first time: half of {rate:g} is below training.min_lr"
+        yield Finding("note", what, "it never goes back to the best model to go on from there", "lower training.min_lr")
 
 
 def rewards(config: Config) -> Iterator[Finding]:
