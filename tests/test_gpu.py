@@ -7,7 +7,6 @@ from seqmixer.algorithms import LinearBaseline, Mixer
 from seqmixer.config import TrainingConfig
 from seqmixer.data import batches, toy
 from seqmixer.decoding import beam_search, free, generate, greedy, score
-from seqmixer.errors import Diverged
 from seqmixer.evaluation import evaluate
 from seqmixer.models import AttentiveEncoder, LSTMCell, Recurrent, initialise
 from seqmixer.rewards import (
@@ -73,12 +72,15 @@ def test_mixer_trains_and_resumes(tmp_path):
 
 
 def test_the_kl_term_and_skipped_batches_are_part_of_the_captured_step(tmp_path):
-    task = toy.translation(seed=1, train=640, valid=20, test=20)
+    task = toy.translation(seed=1, train=320, valid=20, test=20)
     torch.manual_seed(0)
     model = model_for(task)
 
+    first = torch.tensor(task.train.sources[0], device="cuda")
+
     def reward(rollout):
-        return sentence_bleu(rollout).masked_fill((rollout.source == 9).any(-1), float("nan"))
+        same = (rollout.source[:, : len(first)] == first[: rollout.source.shape[1]]).all(-1)
+        return sentence_bleu(rollout).masked_fill(same, float("nan"))
 
     notes = []
 
@@ -89,10 +91,7 @@ def test_the_kl_term_and_skipped_batches_are_part_of_the_captured_step(tmp_path)
     algorithm = Mixer(reward, LinearBaseline(model.features), task.length, [15, 0, 0], kl=0.1)
     settings = TrainingConfig(batch_size=4, lr=0.004, device="cuda", bad_numbers="skip")
     run = Training(model, algorithm, task, tmp_path, epochs=3, settings=settings, progress=Notes())
-    try:
-        run.run()
-    except Diverged as error:  # ten in a row, where the word is frequent
-        assert "batches in a row were skipped" in str(error)
+    run.run()
     assert not run.step.programs.impossible
     assert run.step.programs.captured
     assert any("not a finite number: reward" in line for line in notes)

@@ -10,6 +10,7 @@ from torch import nn
 import tiny
 from seqmixer.algorithms import LinearBaseline, Mixer, Reinforce
 from seqmixer.algorithms.reference import divergence, drift_to_go, frozen, reference_log_prob
+from seqmixer.config import TrainingConfig
 from seqmixer.decoding import shift
 from seqmixer.errors import ConfigError
 from seqmixer.kernels import plain
@@ -17,6 +18,7 @@ from seqmixer.losses import log_prob
 from seqmixer.models import AttentiveEncoder, ElmanCell, LSTMCell, Recurrent
 from seqmixer.models.huggingface import EncoderDecoder
 from seqmixer.models.huggingface.loading import with_lora
+from seqmixer.training.step import Step
 from seqmixer.types import BOS, EOS, PAD, Batch
 
 V, H, T, BETA = 6, 3, 3, 0.3
@@ -187,6 +189,13 @@ def test_without_a_model_to_be_held_to_the_call_that_is_missing_is_named():
     message = "kl = 0.25, but there is no model to be held to; call remember(model) first"
     with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
         algorithm(translator(), ONE, 0)
+
+
+def test_the_reference_is_not_among_what_is_trained():
+    model, baseline = translator().float(), LinearBaseline(H)
+    step = Step(model, held_to(model, Reinforce(lambda rollout: torch.ones(1), baseline, kl=BETA)), TrainingConfig())
+    trained = [p for group in step.own_optimizer.param_groups for p in group["params"]]
+    assert {id(parameter) for parameter in trained} == {id(parameter) for parameter in baseline.parameters()}
 
 
 @pytest.mark.parametrize("lora", [False, True], ids=["all weights", "LoRA"])

@@ -285,6 +285,28 @@ def test_a_run_that_is_told_to_go_back_before_it_has_a_model_says_so(task, tmp_p
         resumable(task, tmp_path, "rollback", algorithm=Poisoned(poison=SOURCES)).run()
 
 
+def test_a_run_that_finds_better_models_in_between_may_go_back_more_often(task, tmp_path):
+    model = model_for(task, dropout=0.0)
+    changed = TrainingConfig(batch_size=3, lr=0.1, bad_numbers="rollback")
+    Training(model, Poisoned(since=1), task, tmp_path, epochs=10, settings=changed).run()
+    assert len(events(tmp_path, "bad numbers")) == 9
+
+
+def test_the_mixed_stages_may_go_back_as_often_as_any(task, tmp_path):
+    run = falling(task, tmp_path, count=7)
+
+    class Watch(Silent):
+        def closed(self, event):
+            if event["epoch"] == 6:
+                run.position.rollbacks = 5
+
+        def epoch(self, epoch, epochs, stage, batch, total):
+            assert run.position.rollbacks == 0
+
+    run.progress = Watch()
+    run.run()
+
+
 # patience
 
 
@@ -334,6 +356,13 @@ def test_five_returns_to_one_model_are_enough(task, tmp_path):
 
 def test_without_patience_nothing_is_gone_back_to(task, tmp_path):
     falling(task, tmp_path).run()
+    assert events(tmp_path, "patience") == []
+
+
+def test_epochs_of_xent_are_not_waited_for(task, tmp_path):
+    changed = TrainingConfig(batch_size=3, lr=0.3, patience=1)
+    Training(model_for(task), Poisoned(poison=()), task, tmp_path, epochs=8, settings=changed).run()
+    assert not all(event["best"] for event in epochs(read_log(tmp_path)))
     assert events(tmp_path, "patience") == []
 
 
@@ -397,6 +426,22 @@ def test_a_run_that_dies_while_it_goes_back_goes_on_just_so(task, tmp_path):
         with pytest.raises(KeyboardInterrupt):
             resumable(task, tmp_path / "parts", "rollback", progress=DieAt(lines)).run()
     resumable(task, tmp_path / "parts", "rollback").run()
+    same(tmp_path / "whole", tmp_path / "parts")
+
+
+def test_a_run_that_went_back_to_several_models_finds_the_first_of_them_again(task, tmp_path):
+    """The third time the best model is written, the first is no longer kept: `last` must not be from before it."""
+
+    def going_back(out, progress=None):
+        model, changed = model_for(task, dropout=0.0), TrainingConfig(batch_size=3, lr=0.1, bad_numbers="rollback")
+        return Training(model, Poisoned(since=1), task, out, epochs=8, settings=changed, progress=progress)
+
+    going_back(tmp_path / "whole").run()
+    to = [event["done"].split(",")[0] for event in events(tmp_path / "whole", "bad numbers")]
+    third = to.index(list(dict.fromkeys(to))[2])
+    with pytest.raises(KeyboardInterrupt):
+        going_back(tmp_path / "parts", DieAt(third + 1)).run()
+    going_back(tmp_path / "parts").run()
     same(tmp_path / "whole", tmp_path / "parts")
 
 
