@@ -4,6 +4,7 @@ python benchmarks/speed.py --markdown docs/results/speed.md
 """
 
 import argparse
+import gc
 import json
 import os
 import shlex
@@ -132,6 +133,8 @@ def measure(shape: Shape, name: str, size: int, way: str, device: torch.device, 
     settings = TrainingConfig(fast=way == "fast")
     step = Step(model, learner, settings)
     if device.type != "cpu":
+        gc.collect()  # what earlier rows captured
+        torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
     whole = milliseconds(lambda: step(batch, 0), device, repeat)
     peak = torch.cuda.max_memory_allocated() // 2**20 if device.type != "cpu" else 0
@@ -227,7 +230,7 @@ def page(machine: str, start: dict[str, float], table: list[Row], command: str) 
         before = plain_ms[row.shape, row.algorithm, row.batch]
         parts = [f"{row.split[name]:.2f}" if row.split[name] else "" for name in PARTS]
         cells = [row.shape, row.algorithm, row.batch, f"{before:.2f}", f"**{row.ms:.2f}**", f"{before / row.ms:.1f}"]
-        yield "| " + " | ".join(map(str, [*cells, f"{row.words_per_second:,}", row.peak_mib, *parts])) + " |"
+        yield "| " + " | ".join(map(str, [*cells, f"{row.words_per_second:,}", row.peak_mib or "", *parts])) + " |"
     bounded = [(row, row.bound) for row in fast_rows if row.bound]
     if bounded:
         yield from ("", "What bounds a fast step (`benchmarks/bounds.py`), and how far it is from that:", "")

@@ -69,6 +69,7 @@ class Programs:
         """Everything is to be captured anew: what the programs keep between calls has been replaced."""
         self.seen.clear()
         self.captured.clear()
+        self.pool = None  # it went with the last program that used it
 
     def first(self, run: Run, inputs: tuple[Tensor, ...]) -> Any:
         """Run as it is; a question to the device shows here, before anything depends on it."""

@@ -46,9 +46,9 @@ def recur(
     """
     h, m = (*(part.to(U.dtype) for part in state), None)[:2]
     a = attention
-    parts = (a.z, a.values, a.real, a.x, a.Q) if a else (None,) * 5
+    parts = (a.z.contiguous(), a.values.contiguous(), a.real.contiguous(), a.x, a.Q) if a else (None,) * 5
     with torch.autocast(gates.device.type, enabled=False):  # states add up over the steps: never in a short type
-        hs, ms, contexts = _Recurrence.apply(gates.to(U.dtype), h, m, U, C, *parts)
+        hs, ms, contexts = _Recurrence.apply(gates.to(U.dtype).contiguous(), h, m, U, C, *parts)
     return (hs,) if ms is None else (hs, ms), contexts
 
 

@@ -35,6 +35,7 @@ def _attend(
         mean = mean * old + tl.sum(p[:, None] * tl.load(values + place, mask=inside, other=0.0), 0)
         most = higher
     tl.store(c + row * H + d, mean / total, mask=unit)
+    tl.debug_barrier()  # the scores may be read by other threads than those that wrote them
     for first in range(0, N, CHUNK):
         j = first + tl.arange(0, CHUNK)
         scores = tl.load(alpha + row * N + j, mask=j < N, other=float("-inf"))
