@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from seqmixer import ranks
 from seqmixer.algorithms import Algorithm, symptoms
 from seqmixer.config import EvaluationConfig, TrainingConfig
 from seqmixer.data import Table, Task, batch_count, batches
@@ -15,7 +16,7 @@ from seqmixer.errors import Diverged, RunError
 from seqmixer.evaluation import evaluate, perplexity
 from seqmixer.rewards import BLEU, Metric
 from seqmixer.schedules import decayed
-from seqmixer.training import checkpoint
+from seqmixer.training import checkpoint, noise
 from seqmixer.training.log import Clock, Event, Log
 from seqmixer.training.progress import Progress, Silent
 from seqmixer.training.signals import Interrupt
@@ -60,11 +61,12 @@ class Training:
     ) -> None:
         self.settings = settings or TrainingConfig()
         self.evaluation = evaluation or EvaluationConfig()
+        ranks.start(self.settings.device)
         self.device = device(self.settings.device)
         self.model, self.algorithm = model.to(self.device), algorithm.to(self.device)
         self.task, self.out, self.epochs, self.metric, self.seed = task, Path(out), epochs, metric, seed
         self.train = Table.of(task.train, self.device)
-        self.clock, self.log = Clock(), Log(self.out)
+        self.clock, self.log = Clock(), Log(self.out, writes=ranks.first())
         self.progress = progress or Silent()
         self.step = Step(self.model, self.algorithm, self.settings, self.clock, self.progress.note)
         self.means = self.step.means
@@ -78,10 +80,11 @@ class Training:
         Ctrl-C saves and raises `Interrupted`; the same call then goes on.
         """
         self.out.mkdir(parents=True, exist_ok=True)
-        if checkpoint.exists(self.out / "last"):
+        if ranks.from_first(lambda: checkpoint.exists(self.out / "last")):
             self.resume()
         else:
-            torch.manual_seed(self.seed)
+            ranks.equal_weights(self.model)
+            torch.manual_seed(ranks.own_seed(self.seed))
             self.log.keep_before(1)
         with Interrupt() as interrupt, self.clock.watch(self.algorithm):
             try:
@@ -119,9 +122,10 @@ class Training:
                 if self.device.type == "cpu" or position.batch % LOOK == 0:
                     self.require_finite()
                 self.progress.batch(self.means)
-                if interrupt.asked or self.due:
+                stop, due = ranks.agreed(interrupt.asked, self.due)
+                if stop or due:
                     self.save()
-                if interrupt.asked:
+                if stop:
                     raise interrupt.error(self.out, position.epoch + 1, position.batch, total)
             self.require_finite()
         self.close_epoch(stage.label)
@@ -167,7 +171,8 @@ class Training:
         self.decay(math.log(ppl))
         self.means.clear()
         self.clock.seconds.clear()
-        if self.due or self.finished or position.epoch == 1:
+        (due,) = ranks.agreed(self.due)
+        if due or self.finished or position.epoch == 1:
             self.save()
 
     def decay(self, entropy: float) -> None:
@@ -210,23 +215,26 @@ class Training:
             **checkpoint.prefixed("algorithm", self.algorithm.state_dict()),
             **checkpoint.prefixed("optimizer", checkpoint.optimizer_tensors(self.step.optimizer)),
             **checkpoint.prefixed("means", {SEPARATOR.join(k): v for k, v in self.means.sums.items()}),
-            **checkpoint.prefixed("random", random_states(self.device)),
+            **checkpoint.prefixed("random", noise.states(self.device)),
         }
         if self.step.own_optimizer:
             tensors |= checkpoint.prefixed("own", checkpoint.optimizer_tensors(self.step.own_optimizer))
-        checkpoint.save(self.out / "last", tensors, asdict(self.position), keep=self.settings.keep)
+        if ranks.first():
+            checkpoint.save(self.out / "last", tensors, asdict(self.position), keep=self.settings.keep)
+        ranks.wait()  # torchrun ends all processes with the first that ends
         self.saved = time.monotonic()
         self.saving = self.saved - began
 
     def save_best(self) -> None:
         if self.best is not None:
             state = {"epoch": self.position.best_epoch, "score": self.position.best}
-            checkpoint.save(self.out / "best", self.best, state)
+            if ranks.first():
+                checkpoint.save(self.out / "best", self.best, state)
             self.best = None
 
     def resume(self) -> None:
         folder = self.out / "last"
-        tensors, state = checkpoint.load(folder)
+        tensors, state = ranks.from_first(lambda: checkpoint.load(folder))
         checkpoint.load_weights(self.model, checkpoint.under("model", tensors), folder)
         checkpoint.load_weights(self.algorithm, checkpoint.under("algorithm", tensors), folder)
         checkpoint.load_optimizer(self.step.optimizer, checkpoint.under("optimizer", tensors))
@@ -238,13 +246,23 @@ class Training:
         self.step.rate = self.position.rate
         self.clock.seconds = dict(self.position.seconds)
         self.log.keep_before(self.position.epoch + 1)
-        checkpoint.discard(self.out / "best", lambda best: bool(best["epoch"] > self.position.epoch))  # will come again
-        restore_random(checkpoint.under("random", tensors), self.device)
+        if ranks.first():
+            checkpoint.discard(
+                self.out / "best", lambda best: bool(best["epoch"] > self.position.epoch)
+            )  # will come again
+        if not noise.restore(checkpoint.under("random", tensors), self.device):
+            self.renew_noise()
+
+    def renew_noise(self) -> None:
+        """Seed anew, by where the run is: nobody has the generators that drew so far."""
+        done = self.position.epoch * batch_count(self.task.train, self.settings.batch_size) + self.position.batch
+        torch.manual_seed(ranks.own_seed(self.seed, moment=done + 1))
+        self.progress.note(f"{self.out} was saved by another number of processes: same data, other noise from here on")
 
     def load_best(self) -> None:
         self.save_best()
         folder = self.out / "best"
-        checkpoint.load_weights(self.model, checkpoint.load(folder)[0], folder)
+        checkpoint.load_weights(self.model, ranks.from_first(lambda: checkpoint.load(folder)[0]), folder)
 
 
 def restored(state: dict[str, Any], folder: Path) -> Position:
@@ -263,17 +281,3 @@ def device(name: str) -> torch.device:
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
         raise RunError(f"training.device = {name!r} cannot be used here: {reason}") from None
-
-
-def random_states(device: torch.device) -> dict[str, torch.Tensor]:
-    """The states of the generators that sampling and dropout draw from."""
-    states = {"cpu": torch.get_rng_state()}
-    if device.type != "cpu":
-        states["device"] = torch.get_device_module(device).get_rng_state(device)
-    return states
-
-
-def restore_random(states: dict[str, torch.Tensor], device: torch.device) -> None:
-    torch.set_rng_state(states["cpu"])
-    if "device" in states and device.type != "cpu":
-        torch.get_device_module(device).set_rng_state(states["device"], device)
