@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
 from seqmixer import launch
@@ -37,7 +38,15 @@ def start(device: str) -> None:
         torch.accelerator.set_device_index(launch.place())
         backend += f",{kind}:{dist.get_default_backend_for_device(kind)}"
     with answered():
-        dist.init_process_group(backend, timeout=PATIENCE)
+        dist.init_process_group(
+            backend, store=meeting(), rank=launch.number(), world_size=launch.processes(), timeout=PATIENCE
+        )
+
+
+def meeting() -> Store:
+    """Where the processes of one start find one another: torchrun's store, which outlives them and its restarts."""
+    store, _, _ = next(rendezvous("env://", timeout=PATIENCE))
+    return PrefixStore(f"seqmixer, start {os.environ.get('TORCHELASTIC_RESTART_COUNT')}", store)
 
 
 def accelerator(device: str) -> str | None:
@@ -179,8 +188,7 @@ def first_to_say() -> bool:
     if launch.processes() == 1:
         return True
     try:
-        store, _, _ = next(rendezvous("env://"))  # torchrun's, which outlives its processes
-        return store.add(f"seqmixer: errors of start {os.environ.get('TORCHELASTIC_RESTART_COUNT')}", 1) == 1
+        return meeting().add("said", 1) == 1
     except RuntimeError:  # torchrun is gone too
         return launch.number() == 0
 

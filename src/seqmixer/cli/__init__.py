@@ -4,6 +4,7 @@ torch is imported inside the commands, so that --help answers at once. Results g
 standard error.
 """
 
+import signal
 import sys
 import warnings
 
@@ -36,6 +37,7 @@ def say(line: str) -> None:
     if launch.processes() > 1:
         from seqmixer.ranks import first_to_say
 
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # torchrun ends all with the first that ends; this one is ending
         if not first_to_say():
             return
     print(f"seqmixer: {line}", file=sys.stderr, flush=True)
