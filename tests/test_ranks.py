@@ -123,10 +123,9 @@ def of_kind(kind, results):
 @pytest.mark.parametrize("rank", [0, 1])
 def test_gradients_of_two_processes_are_those_of_one(one, two, rank):
     for name, expected in of_kind("gradient/", one).items():
-        assert expected.abs().max() > 1e-4, name
-        torch.testing.assert_close(
-            two[rank][name], expected, rtol=0, atol=1e-6, msg=lambda text, name=name: f"{name}: {text}"
-        )
+        off = (two[rank][name] - expected).abs().max()
+        assert off <= min(1e-6, 1e-4 * expected.abs().max()), name
+    assert max(expected.abs().max() for expected in of_kind("gradient/", one).values()) > 0.1
 
 
 @pytest.mark.parametrize("rank", [0, 1])
