@@ -22,7 +22,9 @@ from seqmixer.identity import require_shared
 from seqmixer.training import checkpoint, read_log
 
 TESTS = Path(__file__).parent
-GONE = "one of the 2 processes is gone, or has not answered for 10 minutes; what was saved before is intact"
+GONE = (
+    r"one of the 2 processes is gone, or does not answer \([^/]*(closed|reset)[^/]*\); what was saved before is intact"
+)
 
 OWN = """
 import os
@@ -230,7 +232,8 @@ def test_sigterm_to_torchrun_saves_at_one_batch(killed):
 
 
 def test_a_killed_process_ends_the_job_with_one_line(killed):
-    assert killed["gone"] == [f"{GONE}; go on with: {COMMAND}"]
+    (line,) = killed["gone"]
+    assert re.fullmatch(f"{GONE}; go on with: {COMMAND}", line), line
     assert "-9" in killed["codes"]
     assert killed["seconds"] < 20
 
@@ -275,6 +278,7 @@ def test_a_run_of_two_processes_learns_as_a_run_of_one(folder, whole, run, monke
         assert two["valid"]["perplexity"] == pytest.approx(one["valid"]["perplexity"], rel=1e-4)
 
 
+@pytest.mark.slow
 def test_an_error_in_one_process_is_said_once_and_ends_both(folder):
     process = train(folder, "failing", "--set", "reward.name=own:fails", "--set", "algorithm.xent_epochs=1")
     lines, out, codes, _ = ended(process)

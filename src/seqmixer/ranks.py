@@ -5,6 +5,7 @@ equal numbers: each has its share of a batch, and gradients, measures and decisi
 """
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -175,11 +176,11 @@ def first_ahead() -> Iterator[None]:
         wait()
 
 
-def equal_weights(module: nn.Module) -> None:
-    """Give a module the weights that it has in the first process."""
+def equal_weights(*modules: nn.Module) -> None:
+    """Give modules the weights that they have in the first process."""
     if many():
         with answered():
-            for tensor in module.state_dict().values():
+            for tensor in (tensor for module in modules for tensor in module.state_dict().values()):
                 dist.broadcast(tensor, src=0)
 
 
@@ -199,7 +200,8 @@ def answered() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
+        reason = re.sub(r"^\[\S*\] ", "", str(error).splitlines()[0])  # without the line of torch's code
         raise Lost(
-            f"one of the {launch.processes()} processes is gone, or has not answered for "
-            f"{PATIENCE.seconds // 60} minutes; what was saved before is intact"
+            f"one of the {launch.processes()} processes is gone, or does not answer ({reason}); what was saved before "
+            "is intact"
         ) from error

@@ -67,7 +67,7 @@ class Training:
         self.task, self.out, self.epochs, self.metric, self.seed = task, Path(out), epochs, metric, seed
         self.train = Table.of(task.train, self.device)
         self.clock, self.log = Clock(), Log(self.out, writes=ranks.first())
-        self.progress = progress or Silent()
+        self.progress = progress if progress and ranks.first() else Silent()
         self.step = Step(self.model, self.algorithm, self.settings, self.clock, self.progress.note)
         self.means = self.step.means
         self.position = Position(rate=self.settings.lr)
@@ -83,7 +83,7 @@ class Training:
         if ranks.from_first(lambda: checkpoint.exists(self.out / "last")):
             self.resume()
         else:
-            ranks.equal_weights(self.model)
+            ranks.equal_weights(self.model, self.algorithm)
             torch.manual_seed(ranks.own_seed(self.seed))
             self.log.keep_before(1)
         with Interrupt() as interrupt, self.clock.watch(self.algorithm):
@@ -247,9 +247,8 @@ class Training:
         self.clock.seconds = dict(self.position.seconds)
         self.log.keep_before(self.position.epoch + 1)
         if ranks.first():
-            checkpoint.discard(
-                self.out / "best", lambda best: bool(best["epoch"] > self.position.epoch)
-            )  # will come again
+            done = self.position.epoch  # a best model of a later epoch will come again
+            checkpoint.discard(self.out / "best", lambda best: bool(best["epoch"] > done))
         if not noise.restore(checkpoint.under("random", tensors), self.device):
             self.renew_noise()
 
