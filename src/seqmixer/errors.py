@@ -28,6 +28,10 @@ class Diverged(RunError):
     """A run came upon a number that is not finite. Other settings may train."""
 
 
+class Lost(RunError):
+    """One of several processes is gone. The same command goes on from what was saved."""
+
+
 class Interrupted(SeqmixerError):
     """A run was stopped and saved. The command line exits with 130."""
 

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from seqmixer import ranks
 from seqmixer.data import Split, Table, Task, batches
 from seqmixer.decoding import deployed, fast, free, greedy, shift
 from seqmixer.losses import cross_entropy
 from seqmixer.rewards import Metric
-from seqmixer.types import SequenceModel
+from seqmixer.types import Batch, SequenceModel
 from seqmixer.version import __version__
 
 
@@ -36,11 +37,14 @@ def evaluate(
     batch_size: int = 256,
 ) -> Evaluation:
     """Score greedy search (beam 1) or beam search on a split. References are cropped at T, as the paper's are."""
-    words, rows = [], []
+
+    def counted(batch: Batch) -> tuple[Tensor, Tensor]:
+        words = search(model, batch.source, task.length, beam, length_penalty)  # (B, T)
+        return words, metric.statistics(words, batch.references)
+
     table = Table.of(split, device_of(model))
-    for batch in batches(table, batch_size, task.length, seed=0, epoch=0, shuffle=False):
-        words.append(search(model, batch.source, task.length, beam, length_penalty))
-        rows.append(metric.statistics(words[-1], batch.references))
+    in_turn = batches(table, batch_size, task.length, seed=0, epoch=0, shuffle=False)
+    words, rows = zip(*ranks.spread(in_turn, counted), strict=True)
     statistics = torch.cat(rows).cpu()
     return Evaluation(
         score=float(metric.corpus(statistics)),
@@ -61,13 +65,15 @@ def search(model: SequenceModel, source: Tensor, length: int, beam: int, length_
 @torch.no_grad()
 def perplexity(model: SequenceModel, task: Task, split: Split, batch_size: int = 256) -> float:
     """exp of the mean cross entropy (Eq. 6) of a word of the first references, EOS included, cropped at T."""
+
+    def surprise(batch: Batch) -> tuple[Tensor, Tensor]:
+        h = model.unroll(shift(batch.target), model.encode(batch.source))  # (B, T, H)
+        return cross_entropy(model.log_prob(h, batch.target), batch.mask).double(), batch.mask.sum()
+
     table = Table.of(split, device_of(model))
-    total, words = torch.zeros(2, dtype=torch.double, device=device_of(model))
     with deployed(model):
-        for batch in batches(table, batch_size, task.length, seed=0, epoch=0, shuffle=False):
-            h = model.unroll(shift(batch.target), model.encode(batch.source))  # (B, T, H)
-            total += cross_entropy(model.log_prob(h, batch.target), batch.mask)
-            words += batch.mask.sum()
+        in_turn = batches(table, batch_size, task.length, seed=0, epoch=0, shuffle=False)
+        total, words = map(sum, zip(*ranks.spread(in_turn, surprise), strict=True))
     return math.exp(min(float(total / words), 700.0))  # a diverged model has a number too
 
 

@@ -8,8 +8,13 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
+from filelock import FileLock, Timeout
+from safetensors import SafetensorError
+
+from seqmixer import ranks
 from seqmixer.config import Config
 from seqmixer.errors import ConfigError, RunError
 from seqmixer.rewards import parse
@@ -42,6 +47,30 @@ def require_whole(folder: Path, config: Config) -> None:
             raise RunError(f"{folder / name} {state}; fetch the run again, or begin another (--set name=...)")
         may = "only data.folder, evaluation.batch_size, [reward] and [training] may be edited"
         raise RunError(f"{folder / 'config.toml'}: {name} is not what the run was trained with; undo the change: {may}")
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Keep other runs out of a run folder, and say in one line why it cannot be written."""
+    try:
+        if ranks.first():
+            folder.mkdir(parents=True, exist_ok=True)
+            require_inside(folder)
+        with FileLock(folder / ".lock", timeout=0) if ranks.first() else nullcontext():
+            ranks.wait()
+            require_shared(folder)
+            yield
+    except Timeout:
+        raise RunError(f"{folder} is in use by another process; wait for it, or choose another name") from None
+    except (OSError, SafetensorError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise RunError(f"{folder} cannot be written: {reason}; what was saved before is intact") from error
+
+
+def require_shared(folder: Path) -> None:
+    """All processes read the run folder, on whatever node they are; the first wrote a lock there."""
+    if not (folder / ".lock").exists():
+        raise RunError(f"{folder.resolve()} is not the same folder on every node; --out names one that all nodes see")
 
 
 def require_inside(folder: Path) -> None:

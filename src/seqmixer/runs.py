@@ -6,16 +6,13 @@ log.jsonl  samples.txt  last/  best/  scores.json     what came of it
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from filelock import FileLock, Timeout
-from safetensors import SafetensorError
 
-from seqmixer import pretrained
+from seqmixer import pretrained, ranks
 from seqmixer.algorithms import Algorithm
 from seqmixer.build import (
     Dimensions,
@@ -30,7 +27,7 @@ from seqmixer.config import TOYS, Config
 from seqmixer.data import Split, Task, Vocab, Vocabs, Vocabulary, batches, coverage
 from seqmixer.errors import RunError, unknown
 from seqmixer.evaluation import Evaluation, evaluate
-from seqmixer.identity import is_run, require_inside, require_whole, seal
+from seqmixer.identity import alone_in, is_run, require_inside, require_whole, seal
 from seqmixer.schedules import stages
 from seqmixer.training import Progress, Silent, Training, checkpoint, device
 from seqmixer.types import Reward, Rollout, SequenceModel
@@ -75,8 +72,9 @@ class Run:
 def train(config: Config, out: Path = Path("runs"), progress: Progress | None = None) -> Run:
     """Train to the end and score the test split. Called again after a stop, it goes on; once done, it only scores."""
     folder = out / config.name
+    ranks.start(config.training.device)
     with alone_in(folder):
-        return train_alone(located(config), folder, progress or Silent())
+        return train_alone(located(config), folder, progress if progress and ranks.first() else Silent())
 
 
 def train_alone(config: Config, folder: Path, progress: Progress) -> Run:
@@ -90,7 +88,8 @@ def train_alone(config: Config, folder: Path, progress: Progress) -> Run:
     model = build_model(config.model, dimensions, goes_on)
     if config.training.start is not None:
         start_from(model, task, Path(config.training.start))
-    reward = build_reward(config, task, folder)
+    with ranks.first_ahead():  # what they count beforehand is kept in the folder
+        reward, metric = build_reward(config, task, folder), build_metric(config, task, folder)
     algorithm = build_algorithm(config.algorithm, reward, model.features, task.length)
     epochs = config.training.epochs or len(forced_words(config.algorithm, task.length))
 
@@ -99,9 +98,11 @@ def train_alone(config: Config, folder: Path, progress: Progress) -> Run:
         pretrained.require_positions(pretrained.place(config.model, goes_on), task)
     if algorithm.reward is not None:
         try_out(algorithm.reward, task)
-    write_identity(folder, config, task, dimensions)
-    if config.model.path:
-        pretrained.keep(config.model.path, model, task.target_vocab, folder)
+    ranks.wait()  # all have read what was there before
+    if ranks.first():
+        write_identity(folder, config, task, dimensions)
+        if config.model.path:
+            pretrained.keep(config.model.path, model, task.target_vocab, folder)
     for line in description(config, task, model, algorithm, epochs):
         progress.note(line)
     Training(
@@ -112,30 +113,15 @@ def train_alone(config: Config, folder: Path, progress: Progress) -> Run:
         epochs=epochs,
         settings=config.training,
         evaluation=config.evaluation,
-        metric=build_metric(config, task, folder),
+        metric=metric,
         seed=config.seed,
         progress=progress,
     ).run()
     run = load(folder)
     write_scores(run, task)
-    if config.model.path:
+    if config.model.path and ranks.first():
         pretrained.export(config.model, folder)
     return run
-
-
-@contextmanager
-def alone_in(folder: Path) -> Iterator[None]:
-    """Keep other processes out of a run folder, and say in one line why it cannot be written."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        require_inside(folder)
-        with FileLock(folder / ".lock", timeout=0):
-            yield
-    except Timeout:
-        raise RunError(f"{folder} is in use by another process; wait for it, or choose another name") from None
-    except (OSError, SafetensorError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise RunError(f"{folder} cannot be written: {reason}; what was saved before is intact") from error
 
 
 def try_out(reward: Reward, task: Task) -> None:
@@ -271,6 +257,8 @@ def write_scores(run: Run, task: Task) -> None:
     """scores.json: the test score of the best model, greedy search."""
     metric = build_metric(run.config, task, run.folder)
     test = evaluate(run.model, task, task.test, metric, batch_size=run.config.evaluation.batch_size)
+    if not ranks.first():
+        return
     _, best = checkpoint.load(run.folder / "best")
     scores = {"metric": metric.name, "test": test.score, "valid": best["score"], "epoch": best["epoch"]}
     (run.folder / "scores.json").write_text(json.dumps({**scores, "signature": test.signature}, indent=1))

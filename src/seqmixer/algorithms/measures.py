@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from seqmixer.losses import masked_mean
+from seqmixer.ranks import ratio
 from seqmixer.types import EOS, PAD, Batch
 
 
@@ -25,16 +25,16 @@ def measures(log_p: Tensor, words: Tensor, free: Tensor, r: Tensor, r_bar: Tenso
     """
     own = free.any(-1)  # (B,)
     advantage = r.unsqueeze(-1) - r_bar  # (B, T)
-    reward = masked_mean(r, own)
+    reward = mean(r, own)
     return {
         "reward": reward,
-        "reward_spread": masked_mean((r - reward).square(), own).sqrt(),
-        "advantage": masked_mean(advantage, free),
-        "baseline_error": masked_mean(advantage.square(), free),
-        "entropy": masked_mean(-log_p, free),
-        "length_ratio": (words != PAD).sum() / batch.mask.sum(),
-        "cut": masked_mean(((words != EOS) & (words != PAD))[:, -1].float(), own),
-        "own_words": free.sum() / (words != PAD).sum(),
+        "reward_spread": mean((r - reward).square(), own).sqrt(),
+        "advantage": mean(advantage, free),
+        "baseline_error": mean(advantage.square(), free),
+        "entropy": mean(-log_p, free),
+        "length_ratio": ratio((words != PAD).sum(), batch.mask.sum()),
+        "cut": mean(((words != EOS) & (words != PAD))[:, -1].float(), own),
+        "own_words": ratio(free.sum(), (words != PAD).sum()),
         "distinct": distinct(words, own),
     }
 
@@ -43,7 +43,12 @@ def distinct(words: Tensor, own: Tensor) -> Tensor:
     """The share of the pairs of sentences (B, T) that differ, of those where `own` (B,) is true; 1 without pairs."""
     equal = (words.unsqueeze(1) == words).all(-1)  # (B, 1, T) == (B, T) -> (B, B)
     pairs = (own.unsqueeze(1) & own).tril(-1)  # (B, B) each once
-    return 1 - masked_mean(equal.float(), pairs)
+    return 1 - mean(equal.float(), pairs)  # pairs of one process: others are not seen
+
+
+def mean(values: Tensor, mask: Tensor) -> Tensor:
+    """Where `mask` is true, over the batch of all processes; 0 where it nowhere is.  -> ()"""
+    return ratio(torch.where(mask, values, 0).sum(), mask.sum())
 
 
 def symptoms(means: Mapping[str, float]) -> list[str]:

@@ -4,24 +4,46 @@ torch is imported inside the commands, so that --help answers at once. Results g
 standard error.
 """
 
+import signal
 import sys
 import warnings
 
+from seqmixer import launch
 from seqmixer.cli import data, doctor, running, scoring, sweep, tables  # noqa: F401  (their commands enter the application)
 from seqmixer.cli.options import app, this_command
-from seqmixer.errors import Interrupted, SeqmixerError
+from seqmixer.errors import Interrupted, Lost, SeqmixerError
 
 __all__ = ["app", "main"]
 
 
 def main() -> None:
     """Run a command. What the caller can mend is one line and exit code 2; a stopped run exits with 130."""
-    warnings.showwarning = lambda message, *where: print(f"seqmixer: warning: {message}", file=sys.stderr)
+    warnings.showwarning = lambda message, *where: warn(message)
     try:
         app()
     except Interrupted as error:
-        print(f"seqmixer: {error}; go on with: {this_command()}", file=sys.stderr)
+        say(f"{error}; go on with: {this_command()}")
         sys.exit(130)
-    except SeqmixerError as error:
-        print(f"seqmixer: {error}", file=sys.stderr)
+    except Lost as error:
+        say(f"{error}; go on with: {this_command()}")
         sys.exit(2)
+    except SeqmixerError as error:
+        say(str(error))
+        sys.exit(2)
+
+
+def say(line: str) -> None:
+    """One line on standard error; of several processes, the first that has one."""
+    if launch.processes() > 1:
+        from seqmixer.ranks import first_to_say
+
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # torchrun ends all with the first that ends; this one is ending
+        if not first_to_say():
+            return
+    print(f"seqmixer: {line}", file=sys.stderr, flush=True)
+
+
+def warn(message: Warning | str) -> None:
+    """One line on standard error; several processes read the same files, and the first warns of them."""
+    if launch.number() == 0:
+        print(f"seqmixer: warning: {message}", file=sys.stderr)

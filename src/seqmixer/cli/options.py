@@ -8,6 +8,9 @@ from typing import Annotated
 
 import typer
 
+from seqmixer import launch
+from seqmixer.errors import ConfigError
+
 app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -30,8 +33,16 @@ Trust = Annotated[
 Out = Annotated[Path, typer.Option(help="Where run folders go.")]
 
 
+@app.callback()
+def command(context: typer.Context) -> None:
+    if launch.processes() > 1 and context.invoked_subcommand != "train":
+        raise ConfigError(
+            f"`seqmixer {context.invoked_subcommand}` is for one process; only train works under torchrun"
+        )
+
+
 def this_command() -> str:
-    return shlex.join(["seqmixer", *sys.argv[1:]])
+    return f"{' '.join(launch.launcher())} {shlex.join(sys.argv[1:])}"
 
 
 def show(values: dict[str, object], text: str, as_json: bool) -> None:

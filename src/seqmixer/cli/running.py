@@ -24,18 +24,24 @@ def train(
 
     Leaves OUT/NAME with the best model, log.jsonl, samples.txt and scores.json.
 
+    Under torchrun, several processes share each batch, on one or several nodes. All other commands use one process.
+
     \b
     seqmixer train configs/toy/translation.toml
     seqmixer train configs/toy/translation.toml --set algorithm.name=xent --set name=plain
+    torchrun --nproc-per-node=2 -m seqmixer train configs/toy/translation.toml
     """
     from seqmixer.config import Config
     from seqmixer.identity import require_own_code
+    from seqmixer.ranks import first
     from seqmixer.runs import train as train_run
     from seqmixer.training import Terminal
 
     chosen = Config.load(config, settings or [])
     require_own_code(config, chosen, trust)
     run = train_run(chosen, out, Terminal())
+    if not first():
+        return
     scores = json.loads((run.folder / "scores.json").read_text())
     line = f"{run.folder}  {scores['metric']} {scores['test']:.2f} (test)  {scores['valid']:.2f} (valid)"
     show(scores | {"run": str(run.folder)}, f"{line}\n{scores['signature']}", as_json)

@@ -36,22 +36,29 @@ EPOCH = {
 class Log:
     """log.jsonl. Events of one epoch are written together, when it is over."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, writes: bool = True) -> None:
         self.folder = folder
         self.path = folder / "log.jsonl"
+        self.writes = writes  # of several processes only one does
 
     def write(self, event: Event) -> None:
+        if not self.writes:
+            return
         with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(event, ensure_ascii=False) + "\n")
 
     def keep_before(self, epoch: int) -> None:
         """Forget epochs that a resumed run will do again. Epochs count from 1 here."""
+        if not self.writes:
+            return
         events = [event for event in read_log(self.folder) if event.get("epoch", 0) < epoch]
         lines = "".join(json.dumps(event, ensure_ascii=False) + "\n" for event in events)
         write_whole(self.path, lines)  # a death here must not cost the epochs before
 
     def write_samples(self) -> None:
         """samples.txt: hypothesis beside reference, epoch by epoch."""
+        if not self.writes:
+            return
         blocks = []
         for event in epochs(read_log(self.folder)):
             blocks.append(f"== epoch {event['epoch']}: {event['stage']}")

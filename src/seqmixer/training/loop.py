@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 
+from seqmixer import ranks
 from seqmixer.algorithms import Algorithm, Stage, symptoms
 from seqmixer.config import EvaluationConfig, TrainingConfig
 from seqmixer.data import Table, Task, batch_count, batches
@@ -15,9 +16,9 @@ from seqmixer.errors import RunError
 from seqmixer.evaluation import evaluate, perplexity
 from seqmixer.rewards import BLEU, Metric
 from seqmixer.schedules import decayed
-from seqmixer.training import checkpoint, recovery
+from seqmixer.training import checkpoint, noise, recovery
 from seqmixer.training.log import Clock, Event, Log
-from seqmixer.training.position import Position, random_states, restore_random, restored
+from seqmixer.training.position import Position, restored
 from seqmixer.training.progress import Progress, Silent
 from seqmixer.training.signals import Interrupt
 from seqmixer.training.step import Step
@@ -47,12 +48,13 @@ class Training:
     ) -> None:
         self.settings = settings or TrainingConfig()
         self.evaluation = evaluation or EvaluationConfig()
+        ranks.start(self.settings.device)
         self.device = device(self.settings.device)
         self.model, self.algorithm = model.to(self.device), algorithm.to(self.device)
         self.task, self.out, self.epochs, self.metric, self.seed = task, Path(out), epochs, metric, seed
         self.train = Table.of(task.train, self.device)
-        self.clock, self.log = Clock(), Log(self.out)
-        self.progress = progress or Silent()
+        self.clock, self.log = Clock(), Log(self.out, writes=ranks.first())
+        self.progress = progress if progress and ranks.first() else Silent()
         self.step = Step(self.model, self.algorithm, self.settings, self.clock, self.progress.note)
         self.means = self.step.means
         self.position = Position(rate=self.settings.lr)
@@ -65,10 +67,11 @@ class Training:
         Ctrl-C saves and raises `Interrupted`; the same call then goes on.
         """
         self.out.mkdir(parents=True, exist_ok=True)
-        if checkpoint.exists(self.out / "last"):
+        if ranks.from_first(lambda: checkpoint.exists(self.out / "last")):
             self.resume()
         else:
-            torch.manual_seed(self.seed)
+            ranks.equal_weights(self.model, self.algorithm)
+            torch.manual_seed(ranks.own_seed(self.seed))
             self.log.keep_before(1)
             if self.settings.bad_numbers == "rollback":  # until a model is validated, the first is the best
                 self.best = copied(self.model)
@@ -99,13 +102,12 @@ class Training:
                 self.step(batch, position.epoch)
                 position.batch += 1
                 self.progress.batch(self.means)
-                asked = interrupt.asked  # once: it may change at any moment
-                saving = asked or self.due
-                if saving or self.device.type == "cpu" or position.batch % LOOK == 0:
+                stop, due = ranks.agreed(interrupt.asked, self.due)  # asked once: it may change at any moment
+                if stop or due or self.device.type == "cpu" or position.batch % LOOK == 0:
                     recovery.look(self)
-                if saving:
+                if stop or due:
                     self.save()
-                if asked:
+                if stop:
                     raise interrupt.error(self.out, position.epoch + 1, position.batch, total)
             recovery.look(self)
         self.close_epoch(stage)
@@ -163,7 +165,8 @@ class Training:
         self.means.clear()
         self.clock.seconds.clear()
         recovery.wait(self, better, stage.sampled)
-        if self.due or self.finished or position.epoch == 1:
+        (due,) = ranks.agreed(self.due)
+        if due or self.finished or position.epoch == 1:
             self.save()
 
     def decay(self, entropy: float) -> None:
@@ -196,23 +199,26 @@ class Training:
             **checkpoint.prefixed("algorithm", self.algorithm.state_dict()),
             **checkpoint.prefixed("optimizer", checkpoint.optimizer_tensors(self.step.optimizer)),
             **checkpoint.prefixed("means", {SEPARATOR.join(k): v for k, v in self.means.sums.items()}),
-            **checkpoint.prefixed("random", random_states(self.device)),
+            **checkpoint.prefixed("random", noise.states(self.device)),
         }
         if self.step.own_optimizer:
             tensors |= checkpoint.prefixed("own", checkpoint.optimizer_tensors(self.step.own_optimizer))
-        checkpoint.save(self.out / "last", tensors, asdict(self.position), keep=self.settings.keep)
+        if ranks.first():
+            checkpoint.save(self.out / "last", tensors, asdict(self.position), keep=self.settings.keep)
+        ranks.wait()  # torchrun ends all processes with the first that ends
         self.saved = time.monotonic()
         self.saving = self.saved - began
 
     def save_best(self) -> None:
         if self.best is not None:
             state = {"epoch": self.position.best_epoch, "score": self.position.best}
-            checkpoint.save(self.out / "best", self.best, state)
+            if ranks.first():
+                checkpoint.save(self.out / "best", self.best, state)
             self.best = None
 
     def resume(self) -> None:
         folder = self.out / "last"
-        tensors, state = checkpoint.load(folder)
+        tensors, state = ranks.from_first(lambda: checkpoint.load(folder))
         checkpoint.load_weights(self.model, checkpoint.under("model", tensors), folder)
         if checkpoint.under("algorithm.reference", tensors):
             self.algorithm.remember(self.model)  # makes room for what is loaded now
@@ -227,13 +233,22 @@ class Training:
         self.step.rate = self.position.rate
         self.clock.seconds = dict(self.position.seconds)
         self.log.keep_before(self.position.epoch + 1)
-        checkpoint.discard(self.out / "best", lambda best: bool(best["epoch"] > self.position.epoch))  # will come again
-        restore_random(checkpoint.under("random", tensors), self.device)
+        if ranks.first():
+            done = self.position.epoch  # a best model of a later epoch will come again
+            checkpoint.discard(self.out / "best", lambda best: bool(best["epoch"] > done))
+        if not noise.restore(checkpoint.under("random", tensors), self.device):
+            self.renew_noise()
+
+    def renew_noise(self) -> None:
+        """Seed anew, by where the run is: nobody has the generators that drew so far."""
+        done = self.position.epoch * batch_count(self.task.train, self.settings.batch_size) + self.position.batch
+        torch.manual_seed(ranks.own_seed(self.seed, moment=done + 1))
+        self.progress.note(f"{self.out} was saved by another number of processes: same data, other noise from here on")
 
     def load_best(self) -> None:
         self.save_best()
         folder = self.out / "best"
-        checkpoint.load_weights(self.model, checkpoint.load(folder)[0], folder)
+        checkpoint.load_weights(self.model, ranks.from_first(lambda: checkpoint.load(folder)[0]), folder)
 
 
 def copied(model: SequenceModel) -> dict[str, torch.Tensor]:

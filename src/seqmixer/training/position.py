@@ -5,8 +5,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from seqmixer.errors import RunError
 from seqmixer.training.log import Event
 
@@ -35,17 +33,3 @@ def restored(state: dict[str, Any], folder: Path) -> Position:
         return Position(**state)
     except TypeError:
         raise RunError(f"{folder}: state.json was written by another version of seqmixer") from None
-
-
-def random_states(device: torch.device) -> dict[str, torch.Tensor]:
-    """The states of the generators that sampling and dropout draw from."""
-    states = {"cpu": torch.get_rng_state()}
-    if device.type != "cpu":
-        states["device"] = torch.get_device_module(device).get_rng_state(device)
-    return states
-
-
-def restore_random(states: dict[str, torch.Tensor], device: torch.device) -> None:
-    torch.set_rng_state(states["cpu"])
-    if "device" in states and device.type != "cpu":
-        torch.get_device_module(device).set_rng_state(states["device"], device)

@@ -6,6 +6,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
+from seqmixer import ranks
 from seqmixer.algorithms import Algorithm
 from seqmixer.config import TrainingConfig
 from seqmixer.decoding import Programs
@@ -34,6 +35,8 @@ class Step:
         self.means = Means(self.device)
         self.dial = torch.zeros((), device=self.device)
         self.programs = Programs(report)
+        if ranks.many() and settings.fast and self.device.type == "cuda":
+            report("not captured as one program, which is slower: in every step the processes wait for one another")
         torch.backends.cuda.matmul.allow_tf32 = settings.precision != "float32"
         self.optimizer = self.fresh(settings.lr)
         own = [parameter for parameter in algorithm.parameters() if parameter.requires_grad]
@@ -72,7 +75,7 @@ class Step:
         if not self.settings.fast:
             with plain():
                 self.update(batch, epoch)
-        elif self.device.type != "cuda":
+        elif self.device.type != "cuda" or ranks.many():
             self.update(batch, epoch)
         else:
             run = partial(self.captured_update, batch, epoch)
@@ -82,15 +85,30 @@ class Step:
         self.update(Batch(source, target, references, batch.meta), epoch)
 
     def update(self, batch: Batch, epoch: int) -> None:
+        mine = ranks.share(batch)
         with self.clock.time("forward"):
-            loss = self.loss(batch, epoch)
+            loss = self.loss(mine, epoch)
         with self.clock.time("backward"):
             self.model.zero_grad(set_to_none=True)
             self.algorithm.zero_grad(set_to_none=True)
             loss.value.backward()
         with self.clock.time("update"):
-            norm = self.apply(loss.value.detach())
-        self.means.add({**loss.metrics, "loss": loss.value.detach(), "gradient": norm}, len(batch))
+            metrics = self.exchange(loss, len(mine))
+            norm = self.apply(metrics["loss"])
+        self.means.add({**metrics, "gradient": norm}, len(batch))
+
+    def exchange(self, loss: Loss, sentences: int) -> dict[str, Tensor]:
+        """Bring gradients, loss and metrics of all processes together: those of the whole batch.  -> the latter two
+
+        Each has the mean over the sentences of its own share, and counts by how many these are.
+        """
+        metrics = {**loss.metrics, "loss": loss.value.detach()}
+        learnt = [p for module in (self.model, self.algorithm) for p in module.parameters() if p.grad is not None]
+        gradients = [p.grad for p in learnt if p.grad is not None]
+        means = ranks.average([*gradients, *metrics.values()], sentences)
+        for parameter, gradient in zip(learnt, means, strict=False):
+            parameter.grad = gradient
+        return dict(zip(metrics, means[len(learnt) :], strict=True))
 
     def loss(self, batch: Batch, epoch: int) -> Loss:
         short = self.settings.precision == "bfloat16"

@@ -1,0 +1,107 @@
+"""What test_ranks.py computes in one process, and torchrun in two: `together.py OUT` leaves OUT/RANK.safetensors."""
+
+import sys
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+
+from seqmixer import ranks
+from seqmixer.algorithms import LinearBaseline, Mixer, Reinforce, Xent
+from seqmixer.config import TrainingConfig
+from seqmixer.data import batches, text_task
+from seqmixer.decoding import generate, greedy
+from seqmixer.evaluation import evaluate, perplexity
+from seqmixer.models import AttentiveEncoder, LSTMCell, Recurrent
+from seqmixer.rewards import BLEU, sentence_bleu
+from seqmixer.training.step import Step
+
+SIZES = (4, 5, 1)  # of batches: even shares, uneven ones, and fewer sentences than processes
+WORDS = ["a", "b", "c", "d", "e"]
+
+
+def task():
+    sources = [" ".join(WORDS[(i * k) % 5] for k in range(1, 2 + i % 4)) for i in range(9)]
+    pairs = sources, [[" ".join(reversed(source.split()))] for source in sources]
+    return text_task("reverse", pairs, pairs, pairs, length=6)
+
+
+def model(task):
+    torch.manual_seed(3)
+    encoder = AttentiveEncoder(len(task.source_vocab), 8, positions=8)
+    made = Recurrent(LSTMCell, encoder, len(task.target_vocab), 8)
+    for parameter in made.parameters():
+        torch.nn.init.normal_(parameter, std=0.5)  # so that gradients are large
+    return made
+
+
+def given(model, source, target, keep, choose):
+    """The same words whoever writes them: nothing is drawn."""
+    return generate(model, source, target, keep, greedy)
+
+
+def algorithms(features):
+    return {
+        "xent": Xent(),
+        "mixer": Mixer(sentence_bleu, LinearBaseline(features), 6, [3], generate=given),
+        "reinforce": Reinforce(sentence_bleu, LinearBaseline(features), generate=given),
+    }
+
+
+def gradients(task):
+    """Of one step of each algorithm, with what it logs."""
+    for size in SIZES:
+        batch = next(batches(task.train, size, task.length, seed=1, epoch=0))
+        for name in algorithms(8):
+            net = model(task)
+            algorithm = algorithms(net.features)[name]
+            step = Step(net, algorithm, TrainingConfig(optimizer="sgd", lr=0.1))
+            step(batch, 0)
+            for module in (net, algorithm):
+                for parameter, value in module.named_parameters():
+                    if value.grad is not None:
+                        yield f"gradient/{name}/{size}/{parameter}", value.grad.clone()
+            for metric, mean in step.means.values().items():
+                yield f"metric/{name}/{size}/{metric}", torch.tensor(mean, dtype=torch.double)
+
+
+def scores(task):
+    net = model(task)
+    for size in (2, 4, 256):  # batches: more than processes, an odd number, and fewer
+        result = evaluate(net, task, task.valid, BLEU, batch_size=size)
+        yield f"score/{size}/statistics", result.statistics
+        yield f"score/{size}/score", torch.tensor(result.score)
+        yield f"score/{size}/perplexity", torch.tensor(perplexity(net, task, task.valid, size), dtype=torch.double)
+        words = [word for text in result.hypotheses for word in [*text.split(), "|"]]
+        yield f"score/{size}/words", torch.tensor([ord(word[0]) for word in words])
+
+
+def exchanged():
+    """What only several processes can show."""
+    rank = ranks.rank()
+    net = torch.nn.Linear(2, 1)
+    torch.nn.init.constant_(net.weight, rank + 5.0)
+    ranks.equal_weights(net)
+    yield "equal_weights", net.weight.detach().clone()
+    yield "own_seed", torch.tensor([ranks.own_seed(7), ranks.own_seed(7, moment=3)])
+    yield "agreed", torch.tensor(ranks.agreed(rank == 1, False, True))
+    yield "gathered", torch.tensor(ranks.gathered(10 * rank))
+    yield "from_first", torch.tensor(ranks.from_first(lambda: 3 + rank))
+    yield (
+        "average",
+        torch.stack(ranks.average([torch.tensor(1.0 + rank), torch.tensor(10.0 * rank)], weight=1 + 2 * rank)),
+    )
+    yield "ratio", ranks.ratio(torch.tensor(3 * rank), torch.tensor(4 * rank))
+
+
+def results(task):
+    return {**dict(gradients(task)), **dict(scores(task))}
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    ranks.start("cpu")
+    found = {**results(task()), **dict(exchanged())}
+    save_file(
+        {name: value.contiguous() for name, value in found.items()}, Path(sys.argv[1]) / f"{ranks.rank()}.safetensors"
+    )
