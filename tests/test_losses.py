@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from seqmixer.losses import baseline_error, cross_entropy, log_prob, masked_mean, policy_gradient
+from seqmixer.losses import baseline_error, cross_entropy, entropy, log_prob, masked_mean, policy_gradient
 
 B, T, V = 2, 4, 5
 MASK = torch.tensor([[1, 1, 1, 0], [1, 1, 1, 1]], dtype=torch.bool)
@@ -147,6 +147,15 @@ def test_a_bad_number_where_the_mask_is_false_reaches_neither_value_nor_gradient
     ]:
         torch.testing.assert_close(loss, expected)
         torch.testing.assert_close(torch.autograd.grad(loss, leaf), torch.autograd.grad(expected, leaf))
+
+
+def test_entropy_is_in_nats_and_takes_impossible_words():
+    assert entropy(torch.zeros(V)).item() == pytest.approx(math.log(V))
+    assert entropy(torch.tensor([0.0, -1e4, -1e4])).item() == 0
+    assert entropy(torch.tensor([3.0, 3.0, -1e4])).item() == pytest.approx(math.log(2))
+    p = [0.5, 0.3, 0.2]
+    expected = -sum(x * math.log(x) for x in p)
+    assert entropy(torch.tensor([p]).log() + 7).item() == pytest.approx(expected)
 
 
 def test_masked_mean_looks_only_where_the_mask_is_true():

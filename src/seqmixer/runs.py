@@ -69,19 +69,22 @@ class Run:
         )
 
 
-def train(config: Config, out: Path = Path("runs"), progress: Progress | None = None) -> Run:
-    """Train to the end and score the test split. Called again after a stop, it goes on; once done, it only scores."""
+def train(config: Config, out: Path = Path("runs"), progress: Progress | None = None, task: Task | None = None) -> Run:
+    """Train to the end and score the test split. Called again after a stop, it goes on; once done, it only scores.
+
+    `task` is what config.data says, where somebody has read it already.
+    """
     folder = out / config.name
     ranks.start(config.training.device)
     with alone_in(folder):
-        return train_alone(located(config), folder, progress if progress and ranks.first() else Silent())
+        return train_alone(located(config), folder, progress if progress and ranks.first() else Silent(), task)
 
 
-def train_alone(config: Config, folder: Path, progress: Progress) -> Run:
+def train_alone(config: Config, folder: Path, progress: Progress, task: Task | None) -> Run:
     if config.training.threads is not None:
         torch.set_num_threads(config.training.threads)
     require_same_config(folder, config)
-    task = build_task(config.data, saved_vocabs(folder) or pretrained.vocabs(config))
+    task = task or build_task(config.data, saved_vocabs(folder) or pretrained.vocabs(config))
     dimensions = Dimensions.of(task)
     torch.manual_seed(config.seed)
     goes_on = folder if checkpoint.exists(folder / "last") else None

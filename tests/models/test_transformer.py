@@ -358,8 +358,8 @@ def test_a_transformer_learns_to_translate_and_reinforce_raises_its_score(tmp_pa
     Training(model, Xent(), task, tmp_path / "xent", epochs=8, settings=settings).run()
     xent = evaluate(model, task, task.test, BLEU).score
     reinforce = Reinforce(sentence_bleu, LinearBaseline(model.features))
-    settings = TrainingConfig(batch_size=64, lr=0.001, baseline_lr=0.01)
-    Training(model, reinforce, task, tmp_path / "reinforce", epochs=3, settings=settings).run()
+    settings = TrainingConfig(batch_size=64, lr=0.0003, baseline_lr=0.01)
+    Training(model, reinforce, task, tmp_path / "reinforce", epochs=4, settings=settings).run()
     paid = evaluate(model, task, task.test, BLEU).score
 
     assert xent > 45

@@ -12,12 +12,15 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from seqmixer.config import TOYS, Config
+from seqmixer.build import build_task
+from seqmixer.config import TOYS, Config, DataConfig
+from seqmixer.data import Task
 from seqmixer.errors import Interrupted, RunError
 from seqmixer.experiments.oracle import best_score
 from seqmixer.runs import Run, located, read_config, require_same_config, train
@@ -105,7 +108,8 @@ def run_job(job: Job, folder: Path, judge: Judge = nothing_more) -> Result:
     result = finished(job, folder)
     if result is None:
         began = time.perf_counter()
-        run = train(job.config, folder)
+        own_words = job.config.model.path is None  # a pretrained model has its own
+        run = train(job.config, folder, task=shared_task(located(job.config).data) if own_words else None)
         scores = json.loads((run.folder / "scores.json").read_text())
         trained = time.perf_counter()
         result = {
@@ -126,6 +130,12 @@ def run_job(job: Job, folder: Path, judge: Judge = nothing_more) -> Result:
         new.write_text(json.dumps(result, indent=1), encoding="utf-8")
         new.replace(run.folder / "result.json")  # whole or not at all
     return result
+
+
+@lru_cache(maxsize=1)
+def shared_task(data: DataConfig) -> Task:
+    """The data of one run after another, read once."""
+    return build_task(data)
 
 
 def finished(job: Job, folder: Path) -> Result | None:

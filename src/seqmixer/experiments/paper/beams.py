@@ -7,7 +7,6 @@ captions, "the maximum BLEU score across the five captions" (Sec. 4.3). `standar
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from seqmixer.build import build_task, named_metric
-from seqmixer.config import DataConfig
-from seqmixer.data import Task, Vocab, batches
+from seqmixer.build import named_metric
+from seqmixer.data import Task, batches
 from seqmixer.evaluation import device_of, search
+from seqmixer.experiments.grid import shared_task
 from seqmixer.rewards import Metric, sentence_bleu
 from seqmixer.runs import Run
 from seqmixer.scoring import kept, paper_signature, standard
@@ -97,7 +96,7 @@ def judge(run: Run, metrics: Sequence[str]) -> Mapping[str, Any]:
 
     `metrics` are those of the standard protocol; between greedy search and the widest beam only the first is scored.
     """
-    task = shared_task(run.config.data, (run.source_vocab, run.target_vocab))
+    task = task_of(run)
     batch_size, device = run.config.evaluation.batch_size, device_of(run.model)
     tests = [batch.to(device) for batch in batches(task.test, batch_size, task.length, seed=0, epoch=0, shuffle=False)]
     protocol = paper_protocol(run, task)
@@ -120,10 +119,10 @@ def judge(run: Run, metrics: Sequence[str]) -> Mapping[str, Any]:
     return {"beams": beams, "signatures": signatures, "sentences": len(task.test)}
 
 
-@lru_cache(maxsize=1)
-def shared_task(data: DataConfig, vocabs: tuple[Vocab | None, Vocab]) -> Task:
+def task_of(run: Run) -> Task:
     """The runs of one experiment share their data, which takes longer to read than to decode."""
-    return build_task(data, vocabs)
+    task, vocabs = shared_task(run.config.data), (run.source_vocab, run.target_vocab)
+    return task if (task.source_vocab, task.target_vocab) == vocabs else run.task()
 
 
 def decode(run: Run, tests: Sequence[Batch], width: int) -> tuple[Tensor, float]:
