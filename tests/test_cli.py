@@ -71,7 +71,7 @@ def test_train_evaluate_generate_and_compare_on_own_text(run, config, tmp_path):
     code, out, err = run("train", config, *TINY)
     assert code == 0
     assert out.startswith("runs/mine  bleu ")
-    assert "epochs 3-3: MIXER, XENT on the first s = 3 words, REINFORCE on the rest" in err
+    assert "epoch 3: MIXER, XENT on the first s = 3 words, REINFORCE on the rest" in err
     assert run("train", config, *TINY, "--set", "name=plain", "--set", "algorithm.name=xent")[0] == 0
 
     code, out, _ = run("evaluate", "runs/mine", "--beam", 3, "--json")
