@@ -71,7 +71,7 @@ def test_train_evaluate_generate_and_compare_on_own_text(run, config, tmp_path):
     code, out, err = run("train", config, *TINY)
     assert code == 0
     assert out.startswith("runs/mine  bleu ")
-    assert "epochs 3-3: MIXER, XENT on the first s = 3 words, REINFORCE on the rest" in err
+    assert "epoch 3: MIXER, XENT on the first s = 3 words, REINFORCE on the rest" in err
     assert run("train", config, *TINY, "--set", "name=plain", "--set", "algorithm.name=xent")[0] == 0
 
     code, out, _ = run("evaluate", "runs/mine", "--beam", 3, "--json")
@@ -134,7 +134,7 @@ def test_a_function_of_strings_is_a_reward(run, config):
         (["reward.name=own:shapely"], r"reward '.*shapely' returned \[1.0, 2.0\] for sequence \d+, '.*'; a reward is one .*"),
         (["reward.name=own:raising"], r"reward '.*raising' raised ValueError for sequence \d+, '.*': no idea"),
         (["reward.name=own:overlop"], r"reward 'own:overlop': module 'own' has no 'overlop'. Did you mean 'overlap'\?"),
-        (["reward.name=blue"], r"unknown reward or metric 'blue'. Did you mean 'bleu'\? Known: bleu, bleu_mean, .*, rouge_l\."),
+        (["reward.name=blue"], r"unknown reward 'blue'. Did you mean 'bleu'\? Known: bleu, bleu_mean, .*, rouge_l\."),
         (["training.start=nowhere"], r"training.start = 'nowhere': no model there; name the folder of a run"),
     ],
 )  # fmt: skip

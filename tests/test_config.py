@@ -31,6 +31,7 @@ def test_the_documentation_is_toml_with_every_default():
     for section, field in Config.model_fields.items():
         for name in getattr(field.annotation, "model_fields", {section: field}):
             assert re.search(rf"^(# )?{name} =", text, re.MULTILINE), name
+    assert max(map(len, text.splitlines())) <= 110
 
 
 def test_the_data_folder_comes_from_the_environment(monkeypatch):

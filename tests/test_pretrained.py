@@ -4,6 +4,7 @@ import functools
 import io
 import json
 import os
+import re
 import runpy
 import shutil
 import signal
@@ -19,7 +20,7 @@ from seqmixer.build import build_reward, build_task
 from seqmixer.config import Config
 from seqmixer.data import toy
 from seqmixer.decoding import shift
-from seqmixer.errors import DataError, Interrupted, RunError
+from seqmixer.errors import ConfigError, DataError, Interrupted, RunError
 from seqmixer.models import huggingface
 from seqmixer.pretrained import require_positions, vocabs
 from seqmixer.runs import load, train
@@ -276,6 +277,10 @@ def test_what_cannot_be_is_said_in_one_line(run, small, lines, monkeypatch):
         "seqmixer: nothing.toml: model.path is missing; with model.name = 'huggingface' it names a folder or a model of the hub\n"
     )
     assert says("lstm.toml") == "seqmixer: lstm.toml: model.path is for model.name = 'huggingface', not 'lstm'\n"
+    for setting, value in (("lora_rank", 2), ("checkpointing", True), ("dtype", "bfloat16")):
+        message = f"config: model.{setting} is for model.name = 'huggingface', not 'lstm'"
+        with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
+            Config.parse({"model": {setting: value}})
     assert says("columns.toml") == (
         "seqmixer: columns.toml: data.columns names 1 columns; with data.task = 'dataset' it names the column of the "
         "sources and at least one of references\n"

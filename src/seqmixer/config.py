@@ -86,9 +86,8 @@ class DataConfig(Section):
                     raise ValueError(f"data.{split} names {len(names)} files; with data.task = 'text' it names {shape}")
         if self.task == "dataset" and len(self.columns) < 1 + self.source:
             shape = "the column of the sources and at least one of references" if self.source else "at least one column"
-            raise ValueError(
-                f"data.columns names {len(self.columns)} columns; with data.task = 'dataset' it names {shape}"
-            )
+            n = len(self.columns)
+            raise ValueError(f"data.columns names {n} columns; with data.task = 'dataset' it names {shape}")
         return self
 
 
@@ -130,8 +129,9 @@ class ModelConfig(Section):
         if self.name == "transformer" and self.hidden % (2 * self.heads):
             got = f"got model.hidden = {self.hidden}, model.heads = {self.heads}"
             raise ValueError(f"model.hidden must be a multiple of twice model.heads; {got}")
-        if self.name != "huggingface" and self.path:
-            raise ValueError(f"model.path is for model.name = 'huggingface', not {self.name!r}")
+        for setting in ("path", "lora_rank", "checkpointing", "dtype") if self.name != "huggingface" else ():
+            if vars(self)[setting] != type(self).model_fields[setting].default:
+                raise ValueError(f"model.{setting} is for model.name = 'huggingface', not {self.name!r}")
         if self.name == "huggingface" and not self.path:
             raise ValueError(
                 "model.path is missing; with model.name = 'huggingface' it names a folder or a model of the hub"

@@ -287,4 +287,4 @@ def description(config: Config, task: Task, model: SequenceModel, algorithm: Alg
     kind = config.model.path or f"{config.model.name}, hidden {config.model.hidden}"
     yield f"{kind}: {parameters:,} parameters"
     for label, first, last in stages([algorithm.stage(epoch).label for epoch in range(epochs)]):
-        yield f"  epochs {first}-{last}: {label}"
+        yield f"  {f'epoch {first}' if first == last else f'epochs {first}-{last}'}: {label}"

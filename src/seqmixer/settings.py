@@ -1,5 +1,6 @@
 """Settings as text: set by name, listed with their meaning, and explained where one is wrong."""
 
+import textwrap
 import tomllib
 from collections.abc import Sequence
 from typing import Any
@@ -9,6 +10,8 @@ from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
 from seqmixer.errors import ConfigError, unknown
+
+WIDTH = 110  # of the lines of comments in the list of settings
 
 
 def documentation(config: type[BaseModel]) -> str:
@@ -21,8 +24,16 @@ def documentation(config: type[BaseModel]) -> str:
         for key, setting in table.items():
             default = setting.get_default(call_default_factory=True)
             line = f"# {key} =" if default is None else tomli_w.dumps({key: default}).strip()
-            lines += [f"# {' '.join((setting.description or '').split())}", line]
+            lines += [*comment(setting.description or ""), line]
     return "\n".join(lines)
+
+
+def comment(text: str) -> list[str]:
+    """
+    >>> comment("How many words the model is fed.")
+    ['# How many words the model is fed.']
+    """
+    return textwrap.wrap(text, WIDTH, initial_indent="# ", subsequent_indent="# ", break_on_hyphens=False)
 
 
 def assign(values: dict[str, Any], override: str) -> None:

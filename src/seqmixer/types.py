@@ -66,7 +66,7 @@ class Loss:
 
 
 class SequenceModel(nn.Module, ABC):
-    """The contract of every generator (Eqs. 1-2). Six methods; algorithms and searches use nothing else.
+    """The contract of every generator (Eqs. 1-2): six methods, and one with a default. Nothing else is used of it.
 
     h_{t+1} = phi(w_t, h_t, c_t),   w_{t+1} ~ softmax(o_{t+1})
 

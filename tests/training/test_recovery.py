@@ -348,8 +348,9 @@ def test_patience_goes_back_to_the_best_model_as_the_log_alone_says_and_then_end
 
 def test_five_returns_to_one_model_are_enough(task, tmp_path):
     falling(task, tmp_path, count=30, patience=1, min_lr=0.0).run()
-    done = [event["done"] for event in events(tmp_path, "patience")]
-    last = done[-6:]
+    logged = events(tmp_path, "patience")
+    assert all(event["why"].startswith("1 epoch has not beaten bleu ") for event in logged)
+    last = [event["done"] for event in logged[-6:]]
     assert last[-1] == "the run ends"
     assert len({line.split(",")[0] for line in last[:-1]}) == 1  # one model, five times
 

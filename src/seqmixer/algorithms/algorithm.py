@@ -23,7 +23,7 @@ class Stage:
 
 
 class Algorithm(nn.Module, ABC):
-    """(model, batch, epoch) -> Loss. Sums over steps, mean over sequences."""
+    """(model, batch, epoch) -> Loss: sums over steps, means over sentences."""
 
     reference: SequenceModel | None
 

@@ -30,6 +30,8 @@ from seqmixer.rewards import (
 )
 from seqmixer.types import Reward
 
+NAMES = [*METRICS, "cider", "chrf"]  # of metrics; each is a reward, too
+
 
 def build_reward(config: Config, task: Task, folder: Path | None = None) -> Reward:
     """What training pays: a reward, or a weighted sum of some. `folder` is where what it counts beforehand is kept."""
@@ -39,6 +41,8 @@ def build_reward(config: Config, task: Task, folder: Path | None = None) -> Rewa
 
 def build_metric(config: Config, task: Task, folder: Path | None = None) -> Metric:
     """What is reported, and picks the best model."""
+    if config.evaluation.metric not in NAMES:
+        raise unknown("evaluation.metric", config.evaluation.metric, NAMES)
     return named_metric(config.evaluation.metric, config, task, folder)
 
 
@@ -69,7 +73,7 @@ def named_metric(name: str, config: Config, task: Task, folder: Path | None) -> 
         case other if other in METRICS:
             return metric_on_whole_words(METRICS[other], merges) if merges else METRICS[other]
         case other:
-            raise unknown("reward or metric", other, [*METRICS, "cider", "chrf", "module:function"])
+            raise unknown("reward", other, [*NAMES, "module:function"])
 
 
 def pieces(config: Config, task: Task) -> Merges | None:

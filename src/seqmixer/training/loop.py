@@ -90,7 +90,7 @@ class Training:
         return self.position.epoch >= self.epochs or decayed_away or self.position.over
 
     def epoch(self, interrupt: Interrupt) -> None:
-        """The rest of the epoch the run is in, then validation and a checkpoint."""
+        """The rest of the epoch the run is in, then validation; a checkpoint wherever one is due."""
         position, stage = self.position, self.algorithm.stage(self.position.epoch)
         if position.batch == 0:
             self.enter_stage()
@@ -134,7 +134,7 @@ class Training:
         self.position.rate = rate
 
     def close_epoch(self, stage: Stage) -> None:
-        """Validate, keep the model if it is the best, log, decay the rate, lose patience, save."""
+        """Validate, keep the model if it is the best, log, decay the rate, lose patience, save if it is time."""
         position = self.position
         with self.clock.time("validate"):
             ppl = perplexity(self.model, self.task, self.task.valid, self.evaluation.batch_size)

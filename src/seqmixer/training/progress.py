@@ -58,7 +58,7 @@ class Terminal:
         self.looked = 0.0
 
     def note(self, line: str) -> None:
-        self.bar.console.print(line, highlight=False, soft_wrap=True)
+        self.bar.console.print(line, highlight=False, soft_wrap=True, markup=False)  # a sentence may have brackets
 
     def epoch(self, epoch: int, epochs: int, stage: str, batch: int, total: int) -> None:
         self.bar.start()

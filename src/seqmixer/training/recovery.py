@@ -83,7 +83,8 @@ def wait(run: "Training", better: bool, sampled: bool) -> None:
         return
     position.over = position.rollbacks >= ROLLBACKS or position.rate / 2 < run.settings.min_lr
     done = "the run ends" if position.over else go_back(run)
-    why = f"{position.waited} epochs have not beaten {run.metric.name} {position.best:.2f}"
+    epochs = "1 epoch has" if position.waited == 1 else f"{position.waited} epochs have"
+    why = f"{epochs} not beaten {run.metric.name} {position.best:.2f}"
     write(run, {"event": "patience", "epoch": position.epoch, "why": why, "done": done})
     run.progress.note(f"  {why}: {done}")
     position.waited = 0

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from seqmixer.config import Config
+from seqmixer.config import Config, DataConfig
 from seqmixer.errors import ConfigError, DataError
 from seqmixer.experiments.paper.published import published
-from seqmixer.experiments.paper.recipes import CONFIGS, QUICK, TASKS, chosen, experiments, read_card
+from seqmixer.experiments.paper.recipes import CONFIGS, QUICK, TASKS, chosen, experiments, read_card, require_files
 from seqmixer.schedules import forced_words
 
 PAPER = {  # task: model, hidden, T, reward; Secs. 4.1-4.3
@@ -135,6 +135,11 @@ def test_missing_data_is_named_with_what_to_do(tmp_path, monkeypatch):
     refused(DataError, f"multi30k.toml: no such files: {', '.join(names)}; put them there, set SEQMIXER_DATA (which is /no/where) to "
             "the folder that has them, or name files of your own with --set data.train=...",
             read_card, recipe("translation", "quick"))  # fmt: skip
+
+
+def test_files_are_not_looked_for_where_the_data_has_none():
+    require_files(DataConfig(task="dataset", columns=("source", "target")), Path("mine.toml"))
+    require_files(DataConfig(task="toy-translation"), Path("mine.toml"))
 
 
 def test_a_test_split_too_small_for_the_papers_protocol_is_refused_before_training(tmp_path):

@@ -1,0 +1,8 @@
+"""What a person sees of a run."""
+
+from seqmixer.training import Terminal
+
+
+def test_a_note_is_shown_as_it_is_with_its_brackets(capsys):
+    Terminal().note("epoch 2, batch 7: sentences 'the [sep] dog [bold]'")
+    assert capsys.readouterr().err == "epoch 2, batch 7: sentences 'the [sep] dog [bold]'\n"
