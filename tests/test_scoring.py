@@ -172,7 +172,7 @@ def test_a_small_corpus_has_no_score_in_the_paper_protocol():
 
 
 @pytest.mark.realdata
-@pytest.mark.skipif("SEQMIXER_DATA" not in os.environ, reason="SEQMIXER_DATA is not set: no IWSLT14 files")
+@pytest.mark.skipif(not os.environ.get("SEQMIXER_DATA"), reason="SEQMIXER_DATA is not set: no IWSLT14 files")
 @pytest.mark.parametrize(
     ("split", "whole", "counts"),
     [("valid", (6969, 129_091), "n:6778/6969|words:112423"), ("test", (6750, 131_141), "n:6380/6750|words:105584")],

@@ -30,7 +30,7 @@ class DataConfig(Section):
         "toy-translation"
     )
     """A built-in task, parallel text files, image features with captions, or a dataset of the `datasets` library."""
-    folder: str = Field(default_factory=lambda: os.environ.get("SEQMIXER_DATA", "."))
+    folder: str = Field(default_factory=lambda: os.environ.get("SEQMIXER_DATA") or ".")
     """Where the files below are. Default: the variable SEQMIXER_DATA, or else the current folder."""
     train: tuple[str, ...] = ()
     """text: the source file, then one or more reference files, plain or .gz, aligned line by line."""

@@ -250,7 +250,9 @@ def test_batches_of_a_caption_task_hold_features_and_all_captions():
 
 
 @pytest.mark.realdata
-@pytest.mark.skipif("SEQMIXER_DATA" not in os.environ, reason="SEQMIXER_DATA, the folder of the real data, is not set")
+@pytest.mark.skipif(
+    not os.environ.get("SEQMIXER_DATA"), reason="SEQMIXER_DATA, the folder of the real data, is not set"
+)
 def test_flickr8k_is_read_whole():
     folder = Path(os.environ["SEQMIXER_DATA"]) / "flickr8k"
     images, features = read_captions(folder / "captions.json.gz"), read_features(folder / "features_u8.npz")

@@ -249,7 +249,9 @@ def test_a_task_without_a_length_holds_95_percent_of_the_training_references():
 
 
 @pytest.mark.realdata
-@pytest.mark.skipif("SEQMIXER_DATA" not in os.environ, reason="SEQMIXER_DATA, the folder of the real data, is not set")
+@pytest.mark.skipif(
+    not os.environ.get("SEQMIXER_DATA"), reason="SEQMIXER_DATA, the folder of the real data, is not set"
+)
 def test_multi30k_is_read_whole():
     folder = Path(os.environ["SEQMIXER_DATA"]) / "multi30k-de-en"
     splits = [
