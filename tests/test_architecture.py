@@ -25,7 +25,7 @@ LAYERS = [  # a module imports only from its own part and from rows above
     {"build", "identity"},
     {"runs"},
     {"inference"},
-    {"experiments", "serve", "doctor"},
+    {"experiments", "doctor"},
     {"cli"},
 ]
 RANK = {name: i for i, row in enumerate(LAYERS) for name in row}

@@ -337,3 +337,13 @@ def test_without_the_extra_one_line_names_it(run, small, lines, monkeypatch, hid
     code, out, err = run("train", ROOT / "configs/hf/t5-summarization.toml", *words, *quick())
 
     assert (code, out, err) == (2, "", f"seqmixer: {message}\n")
+
+
+@pytest.mark.parametrize("path", ["./nowhere", "/no/where", "a/b/c"])
+def test_what_looks_like_a_folder_is_not_looked_for_on_the_hub(path):
+    config = Config.parse({"model": {"name": "huggingface", "path": path}})
+
+    with pytest.raises(ConfigError) as refused:
+        vocabs(config)
+
+    assert str(refused.value) == f"model.path = {path!r}: no such folder; a name of the hub is NAME or OWNER/NAME"

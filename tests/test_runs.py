@@ -213,3 +213,12 @@ def test_using_a_run_never_imports_code_that_its_folder_names(tmp_path, monkeypa
     assert run.config.reward.name == "evil:reward"
     run.evaluate()
     assert list(write(run, ["a"], Search()))
+
+
+def test_a_device_that_is_not_there_leaves_no_folder(tmp_path):
+    config = Config.parse({"name": "run", "training": {"device": "tpu9"}})
+
+    with pytest.raises(RunError, match=re.escape("training.device = 'tpu9' cannot be used here: ")):
+        train(config, tmp_path)
+
+    assert not (tmp_path / "run").exists()

@@ -14,7 +14,7 @@ from torch import nn
 
 from seqmixer.config import Config, ModelConfig
 from seqmixer.data import Task, Vocabs, Vocabulary, read_tokenizer, token_ids, tokenizer_vocabs
-from seqmixer.errors import DataError, RunError
+from seqmixer.errors import ConfigError, DataError, RunError
 from seqmixer.models import huggingface
 from seqmixer.models.huggingface import Decoder, EncoderDecoder, Pretrained
 from seqmixer.training import checkpoint
@@ -53,7 +53,10 @@ def model(config: ModelConfig, run: Path | None = None) -> EncoderDecoder | Deco
 
 def place(config: ModelConfig, run: Path | None) -> str:
     if run is None:
-        return str(config.path)
+        path = str(config.path)
+        if (path.startswith((".", "/", "~")) or path.count("/") > 1) and not Path(path).is_dir():
+            raise ConfigError(f"model.path = {path!r}: no such folder; a name of the hub is NAME or OWNER/NAME")
+        return path
     if not (run / FOLDER).is_dir():  # what is no folder would be taken for a name of the hub
         raise RunError(f"{run}: {FOLDER}/ is missing; this is no complete run folder")
     return str(run / FOLDER)

@@ -76,6 +76,7 @@ def train(config: Config, out: Path = Path("runs"), progress: Progress | None = 
     """
     folder = out / config.name
     ranks.start(config.training.device)
+    device(config.training.device)  # refused before anything is read or written
     with alone_in(folder):
         return train_alone(located(config), folder, progress if progress and ranks.first() else Silent(), task)
 
