@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from seqmixer.losses import baseline_error, cross_entropy, entropy, log_prob, masked_mean, policy_gradient
+from seqmixer.losses import baseline_error, cross_entropy, entropy, log_prob, policy_gradient
 
 B, T, V = 2, 4, 5
 MASK = torch.tensor([[1, 1, 1, 0], [1, 1, 1, 1]], dtype=torch.bool)
@@ -156,10 +156,3 @@ def test_entropy_is_in_nats_and_takes_impossible_words():
     p = [0.5, 0.3, 0.2]
     expected = -sum(x * math.log(x) for x in p)
     assert entropy(torch.tensor([p]).log() + 7).item() == pytest.approx(expected)
-
-
-def test_masked_mean_looks_only_where_the_mask_is_true():
-    values = torch.tensor([1.0, math.nan, 4.0, math.inf])
-
-    assert masked_mean(values, torch.tensor([True, False, True, False])).item() == 2.5
-    assert masked_mean(values, torch.zeros(4, dtype=torch.bool)).item() == 0

@@ -43,8 +43,3 @@ def entropy(logits: Tensor) -> Tensor:
     """H(p_theta) in nats: how many words the model hesitates about, as a logarithm.  (..., V) -> (...)"""
     log_p = logits.log_softmax(-1)
     return -(log_p.exp() * log_p).sum(-1)
-
-
-def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
-    """Mean of `values` where `mask` is true, 0 where it nowhere is: no question to the device, no NaN."""
-    return torch.where(mask, values, 0).sum() / mask.sum().clamp(min=1)

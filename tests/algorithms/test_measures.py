@@ -1,10 +1,12 @@
 import itertools
+import math
 from statistics import mean, pstdev
 
 import pytest
 import torch
 
 from seqmixer.algorithms.measures import distinct, measures, symptoms
+from seqmixer.algorithms.measures import mean as mean_where
 from seqmixer.types import EOS, PAD, Batch
 
 T = 4
@@ -109,3 +111,10 @@ HEALTHY = {"own_words": 1.0, "reward_spread": 0.2, "entropy": 0.7, "cut": 0.1, "
 def test_what_looks_ill_is_said_in_plain_words(change, said):
     assert symptoms({**HEALTHY, **change}) == said
     assert symptoms({"xent": 1.0}) == []
+
+
+def test_a_mean_looks_only_where_the_mask_is_true():
+    values = torch.tensor([1.0, math.nan, 4.0, math.inf])
+
+    assert mean_where(values, torch.tensor([True, False, True, False])).item() == 2.5
+    assert mean_where(values, torch.zeros(4, dtype=torch.bool)).item() == 0

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from seqmixer.algorithms.measures import mean
 from seqmixer.build import first
 from seqmixer.data import Split, batches
 from seqmixer.decoding import deployed, free, generate, greedy, sample, shift
 from seqmixer.doctor.findings import Finding
 from seqmixer.evaluation import device_of
-from seqmixer.losses import entropy, masked_mean
+from seqmixer.losses import entropy
 from seqmixer.types import EOS, PAD, Batch, Choose, Reward, Rollout, SequenceModel
 
 SENTENCES = 64
@@ -70,7 +71,7 @@ def preflight(
         reward_references=float(paid(batch.target).mean()),
         spread_batch=float(r.std(correction=0)),
         spread_source=float(r.std(0, correction=0).mean()),
-        entropy=float(masked_mean(entropy(scores(model, batch, drawn[0])), drawn[0] != PAD)),
+        entropy=float(mean(entropy(scores(model, batch, drawn[0])), drawn[0] != PAD)),
         ranks=ranks(scores(model, batch, batch.target), batch.target),
         same_as_greedy=float((words == best).all(-1).float().mean()),
         length_ratio=float((words != PAD).sum() / (samples * batch.mask.sum())),

@@ -13,6 +13,7 @@ from torch.autograd.function import once_differentiable
 from seqmixer.kernels.switch import in_triton
 
 ROOM = 2**26  # scores held at a time: 256 MiB of float32
+FEW = 256  # rows of a search; the program for them is made for no more
 
 
 def linear_log_prob(h: Tensor, weight: Tensor, bias: Tensor, words: Tensor, room: int = ROOM) -> Tensor:
@@ -88,6 +89,3 @@ def linear(h: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
         return triton_output.scores(h, weight, bias)
     return torch.nn.functional.linear(h, weight, bias)
-
-
-FEW = 256  # rows; with more, the library's product is the faster one

@@ -20,6 +20,7 @@ from seqmixer.types import Reward, Rollout
 P = ParamSpec("P")
 Result = TypeVar("Result")
 Event = dict[str, Any]
+ROWS = ("weighted sum", "weight", "times bad")  # of the sums of `Means`
 EPOCH = {
     "epoch",
     "stage",
@@ -215,5 +216,4 @@ class Means:
         self.counts[:3].zero_()
 
 
-ROWS = ("weighted sum", "weight", "times bad")
 COUNTS = ("batches", "bad ones", "the first bad one", "bad ones in a row")  # all but the last of one epoch
