@@ -207,7 +207,7 @@ class TrainingConfig(Section):
     mixed_dropout: bool = False
     """Whether dropout stays on then. Off, the words are drawn from the very distribution that is scored (Eq. 11)."""
     decay: float = Field(1.0, ge=1)
-    """Divide the rate by this when validation perplexity does not improve by 0.01 % (released: 1.2)."""
+    """Divide the rate by this when validation perplexity does not improve by 0.01 % (released: 1.2). mixed_lr stays."""
     min_lr: float = Field(1e-4, ge=0)
     """With decay above 1, or with patience: stop when the rate falls below this."""
     patience: int | None = Field(None, ge=1)

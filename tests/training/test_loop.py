@@ -209,6 +209,14 @@ def test_sgd_rate_follows_the_released_rule_and_ends_the_run(task, tmp_path):
     assert len(events) < 200
 
 
+def test_the_rate_of_the_mixed_stages_does_not_follow_perplexity(task, tmp_path):
+    settings = TrainingConfig(batch_size=4, lr=3.0, mixed_lr=1e-5, decay=2.0, min_lr=1e-4)  # 3.0 ruins perplexity
+    model = model_for(task)
+    algorithm = mixer_for(model, [6, 6, 2, 2, 2])
+    Training(model, algorithm, task, tmp_path, epochs=5, settings=settings).run()
+    assert [event["rate"] for event in epochs(read_log(tmp_path))][2:] == [1e-5, 1e-5, 1e-5]
+
+
 def test_the_gradient_norm_is_clipped_and_the_baseline_does_not_count(task, tmp_path):
     settings = TrainingConfig(batch_size=9, optimizer="sgd", lr=1.0, clip=0.01)
     model = model_for(task, dropout=0.0)

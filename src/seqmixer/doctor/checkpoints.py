@@ -118,9 +118,7 @@ def standing(
     if best is not None and best["epoch"]:
         where += f"; the best model is of epoch {best['epoch']}, {subject.config.evaluation.metric} {best['score']:.2f}"
     total = planned(subject.config, length)
-    training = subject.config.training
-    decayed_away = training.decay > 1 and position["rate"] < training.min_lr
-    if decayed_away or position.get("over") or (total is not None and done >= total):
+    if position.get("over") or (total is not None and done >= total):
         use = shlex.join(["seqmixer", "evaluate", str(folder)])
         yield Finding("ok", f"finished: {where}; score it with: {use}")
     else:

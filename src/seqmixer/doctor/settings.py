@@ -70,21 +70,15 @@ def decay(config: Config, length: int | None) -> Iterator[Finding]:
     training, algorithm = config.training, config.algorithm
     if training.decay == 1:
         return
-    if training.optimizer == "adam":
-        what = f"training.decay = {training.decay:g} with adam"
-        yield Finding(
-            "note", what, "the rule was made for SGD", "set training.decay = 1, or training.optimizer = 'sgd'"
-        )
-    for name, rate in (("lr", training.lr), ("mixed_lr", training.mixed_lr)):
-        if rate is not None and rate < training.min_lr:
-            what = f"training.{name} = {rate:g} is below training.min_lr = {training.min_lr:g}"
-            yield Finding("problem", what, "with decay above 1 the run ends there at once", "lower training.min_lr")
-    if algorithm.name not in SAMPLED or length is None:
+    if training.lr < training.min_lr:
+        what = f"training.lr = {training.lr:g} is below training.min_lr = {training.min_lr:g}"
+        yield Finding("problem", what, "with decay above 1 the run ends after one epoch", "lower training.min_lr")
+    own = training.mixed_lr is not None  # which stays
+    if algorithm.name not in SAMPLED or own or length is None or not training.min_lr:
         return
-    rate = training.mixed_lr or training.lr
-    lasts = math.ceil(math.log(max(rate / training.min_lr, 1)) / math.log(training.decay)) if training.min_lr else None
+    lasts = math.ceil(math.log(max(training.lr / training.min_lr, 1)) / math.log(training.decay))
     paid = sum(s < length for s in forced_words(algorithm, length))
-    if lasts is not None and lasts < paid:
+    if lasts < paid:
         what = f"training.decay = {training.decay:g} may end the run after {lasts} of {paid} epochs with REINFORCE"
         why = "these seldom improve perplexity, so the rate falls each time"
         yield Finding("note", what, why, "lower training.min_lr, or set training.decay = 1")

@@ -86,8 +86,7 @@ class Training:
 
     @property
     def finished(self) -> bool:
-        decayed_away = self.settings.decay > 1 and self.position.rate < self.settings.min_lr
-        return self.position.epoch >= self.epochs or decayed_away or self.position.over
+        return self.position.epoch >= self.epochs or self.position.over
 
     def epoch(self, interrupt: Interrupt) -> None:
         """The rest of the epoch the run is in, then validation; a checkpoint wherever one is due."""
@@ -161,7 +160,7 @@ class Training:
         recovery.close_epoch(self, event)
         self.log.write_samples()
         self.progress.closed(event)
-        self.decay(math.log(ppl))
+        self.decay(math.log(ppl), stage)
         self.means.clear()
         self.clock.seconds.clear()
         recovery.wait(self, better, stage.sampled)
@@ -169,11 +168,12 @@ class Training:
         if due or self.finished or position.epoch == 1:
             self.save()
 
-    def decay(self, entropy: float) -> None:
-        """The released rule for SGD; with training.decay = 1 the rate stays."""
-        position = self.position
-        if self.settings.decay > 1:
+    def decay(self, entropy: float, stage: Stage) -> None:
+        """The released rule. REINFORCE seldom lowers perplexity: where it has a rate of its own, that stays."""
+        position, own = self.position, stage.sampled and self.settings.mixed_lr is not None
+        if self.settings.decay > 1 and not own:
             position.rate = decayed(position.rate, entropy, position.entropy, self.settings.decay)
+            position.over = position.rate < self.settings.min_lr
         position.entropy = min(position.entropy, entropy)
         self.step.rate = position.rate
 

@@ -25,7 +25,7 @@ class Position:
     events: list[Event] = field(default_factory=list)  # what happened in it so far, for the log
     waited: int = 0  # sampled epochs since the best model was found or gone back to
     rollbacks: int = 0  # times the run went back to the best model since it was found
-    over: bool = False  # whether patience ended the run
+    over: bool = False  # whether patience, or a rate below min_lr, ended the run
 
 
 def restored(state: dict[str, Any], folder: Path) -> Position:
