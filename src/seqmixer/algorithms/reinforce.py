@@ -2,6 +2,7 @@
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import normalize
 
 from seqmixer.algorithms.algorithm import Algorithm, Stage
 from seqmixer.algorithms.measures import measures
@@ -14,7 +15,8 @@ from seqmixer.types import PAD, Batch, Generate, Loss, Reward, Rollout, Sequence
 class LinearBaseline(nn.Module):
     """rbar_t: the reward expected at step t, a linear regressor of the hidden state (Sec. 3.2.1).
 
-    "In order to prevent feedback loops, we do not backpropagate this error through the recurrent network."
+    "In order to prevent feedback loops, we do not backpropagate this error through the recurrent network." The state is
+    brought to length 1 first: a step of the regressor's Adam then moves rbar as far whatever the model's size and scale.
     """
 
     def __init__(self, features: int) -> None:
@@ -23,7 +25,7 @@ class LinearBaseline(nn.Module):
         self.bias = nn.Parameter(torch.tensor(0.01))  # as released
 
     def forward(self, h: Tensor) -> Tensor:
-        return h.detach() @ self.weight + self.bias  # (B, T, H) x (H,) -> (B, T)
+        return normalize(h.detach(), dim=-1) @ self.weight + self.bias  # (B, T, H) x (H,) -> (B, T)
 
 
 class StepBaseline(nn.Module):
@@ -35,7 +37,7 @@ class StepBaseline(nn.Module):
         self.bias = nn.Parameter(torch.full((length,), 0.01))
 
     def forward(self, h: Tensor) -> Tensor:
-        return (h.detach() * self.weight).sum(-1) + self.bias  # (B, T, H) x (T, H) -> (B, T)
+        return (normalize(h.detach(), dim=-1) * self.weight).sum(-1) + self.bias  # (B, T, H) x (T, H) -> (B, T)
 
 
 class Reinforce(Algorithm):

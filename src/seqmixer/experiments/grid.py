@@ -108,8 +108,7 @@ def run_job(job: Job, folder: Path, judge: Judge = nothing_more) -> Result:
     result = finished(job, folder)
     if result is None:
         began = time.perf_counter()
-        own_words = job.config.model.path is None  # a pretrained model has its own
-        run = train(job.config, folder, task=shared_task(located(job.config).data) if own_words else None)
+        run = train(job.config, folder, task=shared_task(job.config))
         scores = json.loads((run.folder / "scores.json").read_text())
         trained = time.perf_counter()
         result = {
@@ -132,9 +131,13 @@ def run_job(job: Job, folder: Path, judge: Judge = nothing_more) -> Result:
     return result
 
 
+def shared_task(config: Config) -> Task | None:
+    """The data of one run after another, read once. None: the words of a pretrained model are its own."""
+    return read_once(located(config).data) if config.model.path is None else None
+
+
 @lru_cache(maxsize=1)
-def shared_task(data: DataConfig) -> Task:
-    """The data of one run after another, read once."""
+def read_once(data: DataConfig) -> Task:
     return build_task(data)
 
 

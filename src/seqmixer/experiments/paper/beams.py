@@ -121,8 +121,8 @@ def judge(run: Run, metrics: Sequence[str]) -> Mapping[str, Any]:
 
 def task_of(run: Run) -> Task:
     """The runs of one experiment share their data, which takes longer to read than to decode."""
-    task, vocabs = shared_task(run.config.data), (run.source_vocab, run.target_vocab)
-    return task if (task.source_vocab, task.target_vocab) == vocabs else run.task()
+    task, vocabs = shared_task(run.config), (run.source_vocab, run.target_vocab)
+    return task if task and (task.source_vocab, task.target_vocab) == vocabs else run.task()
 
 
 def decode(run: Run, tests: Sequence[Batch], width: int) -> tuple[Tensor, float]:

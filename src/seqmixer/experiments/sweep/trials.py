@@ -14,6 +14,7 @@ import torch
 
 from seqmixer.config import Config
 from seqmixer.errors import ConfigError, Diverged, Interrupted
+from seqmixer.experiments.grid import shared_task
 from seqmixer.experiments.sweep.search import Claim, Search, claim, load_study, open_search, trial_name
 from seqmixer.experiments.sweep.space import Values, changed
 from seqmixer.runs import train
@@ -118,7 +119,7 @@ def score_of(search: Search, claimed: Claim, objective: Objective) -> float:
 
 def validation_score(config: Config, folder: Path, progress: Progress) -> float:
     """Train a run to its end. -> the validation score of its best model"""
-    run = train(config, folder, progress)
+    run = train(config, folder, progress, task=shared_task(config))
     return float(json.loads((run.folder / "scores.json").read_text())["valid"])
 
 
