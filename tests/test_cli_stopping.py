@@ -20,7 +20,7 @@ limit = 150
 name = "elman"
 hidden = 16
 [algorithm]
-xent_epochs = 40
+xent_epochs = 25
 mixed_epochs = 1
 delta = 6
 [reward]
@@ -113,13 +113,12 @@ def message(said, *command):
     return f"seqmixer: stopped with {said}; go on with: seqmixer {' '.join(command)}\n"
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_to_the_parent_alone_saves_every_run(start, number):
+def test_sigterm_to_the_parent_alone_saves_every_run(start):
     command = (*PAPER, "--seeds", "2")
     process = start(*command)
     wait_for(process, *(RUNS / f"seed-{seed}/base/log.jsonl" for seed in (1, 2)))
     time.sleep(0.5)
-    process.send_signal(number)
+    process.send_signal(signal.SIGTERM)
     assert ended(process) == message("6 of 6 runs to go; saved in paper/summarization-mine", *command)
     assert process.returncode == 130
     assert all(steps(RUNS / f"seed-{seed}/base") > 10 for seed in (1, 2))  # beyond what every run saves
@@ -147,7 +146,7 @@ def test_a_command_stopped_while_it_trains_and_while_it_decodes_goes_on_to_its_e
     process = start(*command)
     _, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
-    assert len((RUNS / "seed-1/base/log.jsonl").read_text().splitlines()) == 40
+    assert len((RUNS / "seed-1/base/log.jsonl").read_text().splitlines()) == 25
 
 
 def test_workers_end_when_the_parent_is_killed(start):
@@ -158,12 +157,11 @@ def test_workers_end_when_the_parent_is_killed(start):
     assert not (RUNS / "seed-1/base/scores.json").exists()
 
 
-@pytest.mark.parametrize("whole", [False, True], ids=["parent alone", "group"])
-def test_sigterm_stops_a_search_in_all_its_processes(start, whole):
+def test_sigterm_stops_a_search_in_all_its_processes(start):
     process = start(*SWEEP)
     wait_for(process, *(TRIALS / f"trial-000{number}/log.jsonl" for number in (0, 1)))
     time.sleep(0.5)
-    (os.killpg if whole else os.kill)(process.pid, signal.SIGTERM)
+    process.send_signal(signal.SIGTERM)
     assert ended(process) == message("0 of 2 trials over; saved in runs/sweeps/mine", *SWEEP)
     assert process.returncode == 130
     assert all(steps(TRIALS / f"trial-000{number}") > 10 for number in (0, 1))

@@ -101,6 +101,28 @@ def test_a_worker_that_dies_by_itself_is_an_error_and_no_stop():
         workers.submit(signalled, [signal.SIGKILL]).result()
 
 
+FIRST = """
+import signal
+from seqmixer.workers import SPAWN, deaf
+
+def tell():
+    print(sorted(number.name for number in signal.pthread_sigmask(signal.SIG_BLOCK, ())))
+
+if __name__ == "__main__":
+    with deaf():
+        process = SPAWN.Process(target=tell)
+        process.start()
+    process.join()
+    tell()
+"""
+
+
+def test_the_first_process_of_all_is_deaf_from_its_beginning(tmp_path):
+    (tmp_path / "first.py").write_text(FIRST)
+    done = subprocess.run([sys.executable, "first.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("['SIGINT', 'SIGTERM']\n[]\n", "")
+
+
 SCRIPT = """
 import sys
 from pathlib import Path

@@ -15,6 +15,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from types import FrameType
 from typing import TypeVar, TypeVarTuple
@@ -47,6 +48,7 @@ def heard_by(handler: Handler) -> Iterator[None]:
 @contextmanager
 def deaf() -> Iterator[None]:
     """What is started here begins with Ctrl-C and SIGTERM blocked; for this process they wait until the end of it."""
+    resource_tracker.ensure_running()  # started with the first process otherwise, it would unblock them
     before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
     try:
         yield

@@ -51,7 +51,7 @@ def fails(hypothesis, references):
 def signalled(hypothesis, references):
     for number in (signal.SIGTERM, signal.SIGINT):
         os.kill(os.getpid(), number)
-    child = subprocess.Popen(["sleep", "60"])
+    child = subprocess.Popen(["sleep", "5"])
     child.terminate()
     return child.wait()
 
