@@ -13,7 +13,7 @@ SOURCE = Path(seqmixer.__file__).parent
 PAPER = Path(__file__).parents[1] / "docs" / "paper.md"
 FILES = sorted(SOURCE.rglob("*.py"))
 LAYERS = [  # a module imports only from its own part and from rows above
-    {"errors", "version", "losses", "kernels", "launch"},
+    {"errors", "version", "losses", "kernels", "launch", "workers"},
     {"types", "functions", "settings"},
     {"schedules", "data", "models", "rewards", "ranks"},
     {"decoding"},

@@ -1,10 +1,12 @@
 import json
 import re
+import threading
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from seqmixer import workers
 from seqmixer.config import Config
 from seqmixer.errors import RunError
 from seqmixer.experiments.demo import table, toy_recipes
@@ -146,6 +148,17 @@ def test_a_done_run_is_not_judged_again(done, tmp_path):
     result = run_job(done, tmp_path, fail)
     assert result["words"] > 4
     assert set(result["wall"]) == {"train", "judge"}
+
+
+def test_a_run_that_was_asked_to_stop_in_its_last_validation_is_not_judged(recipe, tmp_path, monkeypatch):
+    job = base_job(replace(recipe, settings=("algorithm.xent_epochs=1", "data.limit=64")), seed=1)
+    judged = []
+    asked = threading.Event()
+    asked.set()
+    monkeypatch.setattr(workers, "ASKED", asked)
+    with pytest.raises(KeyboardInterrupt):
+        run_job(replace(job, method="xent"), tmp_path, judged.append)
+    assert judged == []
 
 
 def test_a_run_that_is_to_be_longer_goes_on(done, tmp_path):

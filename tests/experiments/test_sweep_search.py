@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ import torch
 from seqmixer.config import Config
 from seqmixer.errors import ConfigError, DataError, Diverged, Interrupted, RunError
 from seqmixer.experiments.sweep.record import importance, table, write_record
-from seqmixer.experiments.sweep.search import claim, open_search, plan
+from seqmixer.experiments.sweep.search import claim, journal, open_search, plan
 from seqmixer.experiments.sweep.space import Choices, Range, combinations
 from seqmixer.experiments.sweep.trials import outcomes, run_search
 
@@ -120,6 +121,19 @@ def test_a_process_that_dies_while_it_claims_a_cell_leaves_it_to_the_next(search
     with claim(grid) as one, claim(grid) as other:
         assert (one.trial.number, other.trial.number) == (0, 1)
     assert [outcome.values for outcome in done(grid)] == combinations(CELLS, "")
+
+
+def test_a_journal_that_a_dead_process_left_locked_is_taken_over(search, tmp_path, monkeypatch):
+    from optuna.storages.journal import JournalFileSymlinkLock
+
+    monkeypatch.chdir(tmp_path)
+    mine = replace(search(), folder=Path("sweep"))
+    open_search(mine)
+    JournalFileSymlinkLock(journal(mine)).acquire()
+    assert Path("sweep/journal.log.lock").is_symlink()
+    with pytest.warns(UserWarning, match="grace_period"):  # 30 seconds otherwise
+        waiting = JournalFileSymlinkLock(journal(mine), grace_period=1)
+    assert waiting.acquire()
 
 
 def test_a_trial_that_does_badly_is_stopped_early(search):

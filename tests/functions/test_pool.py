@@ -1,6 +1,7 @@
 import gc
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -11,7 +12,7 @@ from seqmixer.errors import RewardError
 from seqmixer.functions import Pool, from_path, read
 
 MODULE = """
-import asyncio, os, sys, time
+import asyncio, os, signal, subprocess, sys, time
 from pathlib import Path
 
 def length(hypothesis, references):
@@ -46,6 +47,13 @@ def leaves(hypothesis, references):
 
 def fails(hypothesis, references):
     return 1 / (len(hypothesis) - 3)
+
+def signalled(hypothesis, references):
+    for number in (signal.SIGTERM, signal.SIGINT):
+        os.kill(os.getpid(), number)
+    child = subprocess.Popen(["sleep", "5"])
+    child.terminate()
+    return child.wait()
 
 def heavy(hypothesis, references):
     return float("torch" in sys.modules)
@@ -167,6 +175,10 @@ def test_workers_need_no_torch(pool):
     assert pool("heavy").submit(ROWS[:1])() == [0.0]
 
 
+def test_a_worker_does_not_heed_signals_but_what_it_starts_does(pool):
+    assert pool("signalled").submit(ROWS[:2])() == [-signal.SIGTERM] * 2
+
+
 @pytest.mark.usefixtures("pool")
 def test_a_dropped_pool_ends_its_processes():
     dropped = Pool(read(from_path("pooled:process")), 1, None)
@@ -230,3 +242,9 @@ def test_a_function_of_a_script_works_under_its_guard_and_is_told_to_have_one(tm
 def test_a_function_that_never_returns_does_not_hold_up_the_end_of_the_program(tmp_path):
     done = run_script(tmp_path, "if __name__ == '__main__':\n    pending = submit(stuck)\n")
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_function_that_never_returns_ends_with_a_program_that_is_killed(tmp_path):
+    end = "if __name__ == '__main__':\n    pending = submit(stuck)\n    os.kill(os.getpid(), signal.SIGKILL)\n"
+    done = run_script(tmp_path, f"import os, signal\n{end}")  # returns when nobody has its standard output open
+    assert done.returncode == -signal.SIGKILL

@@ -5,12 +5,11 @@ epochs from the best model of that base, so that the methods differ in nothing b
 """
 
 import json
-import multiprocessing
 import os
 import platform
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 
 import torch
 
+from seqmixer import workers as processes
 from seqmixer.build import build_task
 from seqmixer.config import TOYS, Config, DataConfig
 from seqmixer.data import Task
@@ -111,6 +111,7 @@ def run_job(job: Job, folder: Path, judge: Judge = nothing_more) -> Result:
         run = train(job.config, folder, task=shared_task(job.config))
         scores = json.loads((run.folder / "scores.json").read_text())
         trained = time.perf_counter()
+        processes.stop_if_asked()  # in the last validation, which does not stop
         result = {
             "task": job.task,
             "method": job.method,
@@ -176,8 +177,8 @@ def run_grid(
     total = left = sum(1 + len(recipe.methods) for recipe, _ in bases.values())
     results: list[Result] = []
     ready, under_way = list(bases), dict[Future[Result], Job]()
-    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
-        try:
+    try:
+        with processes.started(workers) as pool:
             while ready or under_way:
                 while ready and len(under_way) < workers:  # no more than run: what waits in a pool cannot be stopped
                     job = ready.pop(0)
@@ -191,8 +192,8 @@ def run_grid(
                         ready = [*method_jobs(*bases[done], folder), *scratch_jobs(*bases[done]), *ready]
                     report(results[-1], left)
                 look(under_way.values())
-        except KeyboardInterrupt:  # which reaches the runs under way too: they save and stop
-            raise Interrupted(f"stopped with {left} of {total} runs to go; saved in {folder}") from None
+    except KeyboardInterrupt:
+        raise Interrupted(f"stopped with {left} of {total} runs to go; saved in {folder}") from None
     write_grid(folder, recipes, list(bases), seeds, results, time.perf_counter() - began)
 
 

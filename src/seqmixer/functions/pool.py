@@ -1,9 +1,7 @@
 """Processes that score sentences with a user's function, so that it cannot hold up the program, or hang it."""
 
-import multiprocessing
 import os
 import pickle
-import signal
 import sys
 import weakref
 from collections.abc import Callable, Sequence
@@ -13,6 +11,7 @@ from multiprocessing.context import SpawnProcess
 
 from seqmixer.errors import RewardError
 from seqmixer.functions.kinds import Row, Scorer, scores
+from seqmixer.workers import SPAWN, deaf, live_with_parent
 
 Collect = Callable[[], list[float]]
 Worker = tuple[SpawnProcess, Connection]
@@ -21,8 +20,8 @@ Worker = tuple[SpawnProcess, Connection]
 class Pool:
     """`submit` rows and collect their scores later. The processes start with the first rows.
 
-    They are killed when a call fails or takes more than `seconds`, when the pool is dropped, and at exit. Each has a
-    fresh interpreter: a fork would inherit threads and a device that it cannot use.
+    They are killed when a call fails or takes more than `seconds`, when the pool is dropped, and at exit; they
+    end themselves when this process was killed.
     """
 
     def __init__(self, scorer: Scorer, workers: int, seconds: float | None) -> None:
@@ -92,12 +91,12 @@ class Pool:
         """Make the workers, if there are none, and wait until they have the function."""
         if self.workers:
             return
-        context = multiprocessing.get_context("spawn")
         for _ in range(self.count):
-            ours, theirs = context.Pipe()
-            process = context.Process(target=_serve, args=(theirs, self.folder, self.pickled), daemon=True)
+            ours, theirs = SPAWN.Pipe()
+            process = SPAWN.Process(target=_serve, args=(theirs, self.folder, self.pickled), daemon=True)
             self.workers.append((process, ours))
-            process.start()
+            with deaf():
+                process.start()
             theirs.close()
         for process, connection in self.workers:
             try:
@@ -127,7 +126,7 @@ def _kill(workers: list[Worker]) -> None:
 
 def _serve(connection: Connection, folder: str, pickled: bytes) -> None:
     """A worker: answer each row with its score, or with what is wrong, until the other end is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's, which ends its workers itself
+    live_with_parent()
     sys.path.insert(0, folder)
     try:
         scorer: Scorer = pickle.loads(pickled)

@@ -20,7 +20,7 @@ from seqmixer.training import checkpoint, noise, recovery
 from seqmixer.training.log import Clock, Event, Log
 from seqmixer.training.position import Position, restored
 from seqmixer.training.progress import Progress, Silent
-from seqmixer.training.signals import Interrupt
+from seqmixer.training.signals import Interrupt, interruptible
 from seqmixer.training.step import Step
 from seqmixer.types import Batch, SequenceModel
 
@@ -75,7 +75,7 @@ class Training:
             self.log.keep_before(1)
             if self.settings.bad_numbers == "rollback":  # until a model is validated, the first is the best
                 self.best = copied(self.model)
-        with Interrupt() as interrupt, self.clock.watch(self.algorithm):
+        with interruptible() as interrupt, self.clock.watch(self.algorithm):
             try:
                 while not self.finished:
                     self.epoch(interrupt)

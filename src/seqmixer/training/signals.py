@@ -1,31 +1,19 @@
 """Ctrl-C and SIGTERM: finish the batch, save, say how to go on. A second one ends the program at once."""
 
-import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Any, Self
 
 from seqmixer.errors import Interrupted
+from seqmixer.workers import heard_by
 
 
 class Interrupt:
-    """Between `with` and its end, the first signal only sets `asked`."""
+    """The first signal only sets `asked`."""
 
     def __init__(self) -> None:
         self.asked = False
-        self.before: dict[signal.Signals, Any] = {}
-
-    def __enter__(self) -> Self:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            try:
-                self.before[number] = signal.signal(number, self.ask)
-            except ValueError:  # not the main thread: signals go elsewhere
-                break
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        for number, handler in self.before.items():
-            signal.signal(number, handler)
 
     def ask(self, number: int, frame: FrameType | None) -> None:
         if self.asked:
@@ -34,3 +22,11 @@ class Interrupt:
 
     def error(self, out: Path, epoch: int, batch: int, total: int) -> Interrupted:
         return Interrupted(f"stopped in epoch {epoch} after {batch} of {total} batches; saved in {out / 'last'}")
+
+
+@contextmanager
+def interruptible() -> Iterator[Interrupt]:
+    """Between `with` and its end, signals go to an `Interrupt`."""
+    interrupt = Interrupt()
+    with heard_by(interrupt.ask):
+        yield interrupt

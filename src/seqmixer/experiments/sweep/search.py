@@ -200,7 +200,12 @@ def storage(search: Search) -> "BaseStorage":
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
 
-    return JournalStorage(JournalFileBackend(str(search.folder / "journal.log")))
+    return JournalStorage(JournalFileBackend(journal(search)))
+
+
+def journal(search: Search) -> str:
+    """In full: Optuna's lock is a link to it, and from a link to nowhere it cannot tell that its owner is dead."""
+    return str((search.folder / "journal.log").resolve())
 
 
 def load_study(search: Search, sampler: "BaseSampler | None" = None) -> "Study":

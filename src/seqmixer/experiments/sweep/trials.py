@@ -1,17 +1,18 @@
 """Run the trials of a search, here or in several processes, and say what came of each."""
 
 import json
-import multiprocessing
 import os
 import signal
 from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, wait
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 
+from seqmixer import workers as processes
 from seqmixer.config import Config
 from seqmixer.errors import ConfigError, Diverged, Interrupted
 from seqmixer.experiments.grid import shared_task
@@ -58,33 +59,23 @@ def run_search(search: Search, workers: int, report: Report, objective: Objectiv
 def run_all(search: Search, workers: int, objective: Objective) -> Iterator[Outcome]:
     """The outcomes of this process's trials, as they come."""
     if workers == 1:
-        while (outcome := run_next(search, objective)) is not None:
-            yield outcome
+        with processes.heard_by(signal.default_int_handler):
+            while (outcome := run_next(search, objective)) is not None:
+                yield outcome
         return
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, context, initializer=share_cores, initargs=(workers,)) as pool:
-        under_way = {pool.submit(run_next_in_pool, search, objective) for _ in range(workers)}
+    with processes.started(workers, partial(share_cores, workers)) as pool:
+        under_way = {pool.submit(run_next, search, objective) for _ in range(workers)}
         while under_way:
             done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
             for outcome in (future.result() for future in done):
                 if outcome is not None:
-                    under_way.add(pool.submit(run_next_in_pool, search, objective))
+                    under_way.add(pool.submit(run_next, search, objective))
                     yield outcome
 
 
 def share_cores(workers: int) -> None:
-    """In each process of a pool, once. A Ctrl-C is not for a process that waits: the pool ends it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """In each process of a pool, once."""
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // workers))
-
-
-def run_next_in_pool(search: Search, objective: Objective) -> Outcome | None:
-    """`run_next`, which a Ctrl-C reaches: the run saves and stops."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        return run_next(search, objective)
-    finally:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def run_next(search: Search, objective: Objective) -> Outcome | None:

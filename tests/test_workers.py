@@ -1,0 +1,147 @@
+"""Workers that do nothing but wait. tests/test_cli_stopping.py has those that train."""
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures.process import BrokenProcessPool
+
+import pytest
+
+from seqmixer.workers import started
+
+
+def busy(path):
+    """Make a file, and never return."""
+    path.touch()
+    while True:
+        time.sleep(0.01)
+
+
+def stubborn(path):
+    """Make a file, and never return, whatever is asked."""
+    while True:
+        try:
+            busy(path)
+        except KeyboardInterrupt:
+            path.with_suffix(".asked").touch()
+
+
+def signalled(numbers):
+    for number in numbers:
+        os.kill(os.getpid(), number)
+    time.sleep(0.1)
+    return "untouched"
+
+
+def wait_for(*paths):
+    end = time.monotonic() + 60
+    while not all(path.exists() for path in paths):
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_to_the_parent_stops_every_worker_wherever_it_is(tmp_path, number):
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    calls = []
+
+    def work():
+        with started(2) as workers:
+            calls.extend(workers.submit(busy, tmp_path / name) for name in "ab")
+            wait_for(tmp_path / "a", tmp_path / "b")
+            os.kill(os.getpid(), number)
+            calls[0].result(timeout=60)
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert [type(call.exception()) for call in calls] == [KeyboardInterrupt] * 2
+    assert multiprocessing.active_children() == []
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+
+
+def test_a_worker_is_deaf_to_the_signals_of_others():
+    with started(1) as workers:
+        assert workers.submit(signalled, [signal.SIGTERM, signal.SIGINT, signal.SIGTERM]).result() == "untouched"
+
+
+def test_a_second_signal_ends_a_worker_that_does_not_stop(tmp_path):
+    def work():
+        with started(1) as workers:
+            call = workers.submit(stubborn, tmp_path / "begun")
+            wait_for(tmp_path / "begun")
+            os.kill(os.getpid(), signal.SIGTERM)
+            wait_for(tmp_path / "begun.asked")
+            assert not call.done()
+            os.kill(os.getpid(), signal.SIGTERM)
+            call.result(timeout=60)
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert multiprocessing.active_children() == []
+
+
+def test_what_is_submitted_after_a_signal_does_not_begin(tmp_path):
+    def work():
+        with started(1) as workers:
+            workers.submit(signalled, []).result()
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(0.5)  # the worker hears of it while it has nothing to do
+            workers.submit(busy, tmp_path / "begun").result(timeout=60)
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert not (tmp_path / "begun").exists()
+
+
+def test_a_worker_that_dies_by_itself_is_an_error_and_no_stop():
+    with pytest.raises(BrokenProcessPool), started(1) as workers:
+        workers.submit(signalled, [signal.SIGKILL]).result()
+
+
+FIRST = """
+import signal
+from seqmixer.workers import SPAWN, deaf
+
+def tell():
+    print(sorted(number.name for number in signal.pthread_sigmask(signal.SIG_BLOCK, ())))
+
+if __name__ == "__main__":
+    with deaf():
+        process = SPAWN.Process(target=tell)
+        process.start()
+    process.join()
+    tell()
+"""
+
+
+def test_the_first_process_of_all_is_deaf_from_its_beginning(tmp_path):
+    (tmp_path / "first.py").write_text(FIRST)
+    done = subprocess.run([sys.executable, "first.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("['SIGINT', 'SIGTERM']\n[]\n", "")
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+from test_workers import busy, stubborn
+from seqmixer.workers import started
+
+if __name__ == "__main__":
+    with started(2) as workers:
+        calls = [workers.submit(call, Path(call.__name__)) for call in (busy, stubborn)]
+        calls[0].result()
+"""
+
+
+def test_workers_do_not_outlive_a_parent_that_is_killed(tmp_path):
+    (tmp_path / "script.py").write_text(SCRIPT)
+    paths = os.pathsep.join([os.path.dirname(__file__), *sys.path])
+    process = subprocess.Popen(
+        [sys.executable, "script.py"], cwd=tmp_path, env={**os.environ, "PYTHONPATH": paths}, stdout=subprocess.PIPE
+    )
+    wait_for(tmp_path / "busy", tmp_path / "stubborn")
+    process.kill()
+    process.communicate(timeout=20)  # returns when nobody has standard output open
