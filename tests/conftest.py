@@ -18,6 +18,15 @@ def one_thread_and_a_seed():
     torch.backends.cuda.matmul.allow_tf32 = False  # torch's default, which a training step may have changed
 
 
+@pytest.fixture(autouse=True)
+def forget_modules_of_the_test(tmp_path_factory):
+    """A module that a test wrote and imported is not the next test's module of that name."""
+    yield
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", "")).startswith(str(tmp_path_factory.getbasetemp())):
+            del sys.modules[name]
+
+
 @pytest.fixture
 def run(monkeypatch, capsys):
     """Call the command line as a person would. -> exit code, standard output, standard error"""

@@ -33,7 +33,6 @@ def config(tmp_path, monkeypatch):
     """Two files of parallel text, a reward of one's own and a config, in the current folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    sys.modules.pop("own", None)
     sources = ["a b c", "b c", "c d e a", "d", "e a b", "a c", "b d", "c e a"]
     (tmp_path / "text.src").write_text("\n".join(sources) + "\n")
     (tmp_path / "text.tgt").write_text("\n".join(" ".join(s.split()[::-1]) for s in sources) + "\n")

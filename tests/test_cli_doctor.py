@@ -112,7 +112,6 @@ def test_the_start_of_a_run_is_the_model_that_is_examined(run, config):
 )
 def test_problems_are_said_and_exit_with_2(run, config, tmp_path, overrides, line):
     (tmp_path / "own.py").write_text("def broken(hypothesis, references): return float('nan')\n")
-    sys.modules.pop("own", None)
     code, out, err = run("doctor", config, *TINY, *[part for name in overrides for part in ("--set", name)])
     assert (code, err) == (2, "")
     start, _, end = line.format(here=tmp_path, first="\0").partition("\0")
@@ -124,7 +123,6 @@ def test_code_that_a_run_folder_names_waits_for_trust(run, config, tmp_path):
     (tmp_path / "own.py").write_text(
         "from pathlib import Path\nPath('imported').touch()\ndef f(hypothesis, references): return 0.25\n"
     )
-    sys.modules.pop("own", None)
     assert run("train", config, *TINY, "--set", "training.epochs=2", "--set", "reward.name=own:f")[0] == 0
     (tmp_path / "imported").unlink()
     sys.modules.pop("own", None)

@@ -16,7 +16,7 @@ class LinearBaseline(nn.Module):
     """rbar_t: the reward expected at step t, a linear regressor of the hidden state (Sec. 3.2.1).
 
     "In order to prevent feedback loops, we do not backpropagate this error through the recurrent network." The state is
-    brought to length 1 first: a step of the regressor's Adam then moves rbar as far whatever the model's size and scale.
+    brought to length 1 first: a step of the regressor's Adam then moves rbar as far whatever the size of the model.
     """
 
     def __init__(self, features: int) -> None:
