@@ -1,7 +1,8 @@
 """The output layer and the log-probability of given words as one function, which never holds all scores at once.
 
 Scores of T steps over a large vocabulary are the largest thing in training: (B, T, V). Here they are made for some
-rows at a time, used, and made again for the backward pass, as their own gradient.
+rows at a time, used, and made again for the backward pass, as their own gradient. On a CPU, where arithmetic is dearer
+than memory, they are kept for it if there is room for all of them.
 """
 
 from typing import Any
@@ -34,20 +35,20 @@ class _LinearLogProb(torch.autograd.Function):
             h, weight, bias = h.to(short), weight.to(short), bias.to(short)
         with torch.autocast(device, enabled=False):
             ctx.rows = max(1, room // len(weight))  # at a time
-            log_p, normaliser = _log_prob(h, weight, bias, words, ctx.rows)
-        ctx.save_for_backward(h, weight, bias, words, normaliser)
+            log_p, normaliser, o = _log_prob(h, weight, bias, words, ctx.rows)
+        ctx.save_for_backward(h, weight, bias, words, normaliser, o)
         return log_p
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        h, weight, bias, words, normaliser = ctx.saved_tensors
+        h, weight, bias, words, normaliser, o = ctx.saved_tensors
         dh, dweight, dbias = torch.empty_like(h), torch.zeros_like(weight), torch.zeros_like(bias)
         grad = grad.contiguous()
         with torch.autocast(h.device.type, enabled=False):
             for first in range(0, len(h), ctx.rows):
                 rows = slice(first, first + ctx.rows)
-                do = _gradient(h[rows], weight, bias, words[rows], normaliser[rows], grad[rows])  # (rows, V)
+                do = _gradient(h[rows], weight, bias, words[rows], normaliser[rows], grad[rows], o)  # (rows, V)
                 torch.mm(do, weight, out=dh[rows])
                 dweight.addmm_(do.t(), h[rows])
                 dbias += do.sum(0)
@@ -55,12 +56,14 @@ class _LinearLogProb(torch.autograd.Function):
         return dh.to(of_h), dweight.to(of_weight), dbias.to(of_bias), None, None
 
 
-def _log_prob(h: Tensor, weight: Tensor, bias: Tensor, words: Tensor, rows: int) -> tuple[Tensor, Tensor]:
-    """-> (R,) log p, (R,) the logarithm of the normaliser"""
+def _log_prob(
+    h: Tensor, weight: Tensor, bias: Tensor, words: Tensor, rows: int
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """-> (R,) log p, (R,) the logarithm of the normaliser, (R, V) the scores if they are kept"""
     if in_triton(h):
         from seqmixer.kernels import triton_output
 
-        return triton_output.log_prob(h, weight, bias, words)
+        return *triton_output.log_prob(h, weight, bias, words), None
     parts = []
     for some, word in zip(h.split(rows), words.split(rows), strict=True):
         logits = torch.addmm(bias, some, weight.t())  # (rows, V)
@@ -68,17 +71,20 @@ def _log_prob(h: Tensor, weight: Tensor, bias: Tensor, words: Tensor, rows: int)
         normaliser = logits.logsumexp(-1)
         parts.append((logits.gather(-1, word.unsqueeze(-1)).squeeze(-1) - normaliser, normaliser))
     log_p, normaliser = (torch.cat(each) for each in zip(*parts, strict=True))
-    return log_p, normaliser
+    return log_p, normaliser, logits if h.device.type == "cpu" and len(parts) == 1 else None
 
 
-def _gradient(h: Tensor, weight: Tensor, bias: Tensor, words: Tensor, normaliser: Tensor, grad: Tensor) -> Tensor:
+def _gradient(
+    h: Tensor, weight: Tensor, bias: Tensor, words: Tensor, normaliser: Tensor, grad: Tensor, o: Tensor | None
+) -> Tensor:
     """d log p_w / d o = 1(w) - p, times grad.  -> (R, V)"""
     if in_triton(h):
         from seqmixer.kernels import triton_output
 
         return triton_output.gradient(h, weight, bias, words, normaliser, grad)
-    p = torch.addmm(bias, h, weight.t()).sub_(normaliser.unsqueeze(-1)).exp_()  # (R, V)
-    p.mul_(-grad.unsqueeze(-1))
+    normaliser = normaliser.unsqueeze(-1)
+    log_p = torch.addmm(bias, h, weight.t()).sub_(normaliser) if o is None else (o - normaliser).to(h.dtype)  # (R, V)
+    p = log_p.exp_().mul_(-grad.unsqueeze(-1))
     return p.scatter_add_(-1, words.unsqueeze(-1), grad.unsqueeze(-1).to(p.dtype))
 
 
