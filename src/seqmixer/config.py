@@ -217,7 +217,7 @@ class TrainingConfig(Section):
     """Where a loss or gradient is not finite: stop; leave its batch out; or go back as with patience."""
     clip: float = Field(10.0, gt=0)
     """Gradients are re-scaled when their norm is above this."""
-    baseline_lr: float = Field(5e-3, gt=0)
+    baseline_lr: float = Field(1e-2, gt=0)
     """Learning rate of the expected-reward regressor, which has an Adam of its own."""
     start: str | None = None
     """The folder of a run whose best model this one starts from."""
