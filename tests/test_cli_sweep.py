@@ -118,6 +118,7 @@ def stop_in(trial, process, number):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*looking for the checkpoint before it")  # killed while one was written
 def test_a_search_that_was_stopped_and_killed_goes_on_within_its_trials(run, folder):
     long = ["--set", "training.epochs=15", "--trials", "2"]
     process = start(*long, "--out", "stopped")
