@@ -97,7 +97,7 @@ def test_an_unknown_metric_names_the_nearest_and_no_python_function(tmp_path):
     with pytest.raises(ConfigError) as error:
         build_metric(settings, build_task(settings.data))
     assert str(error.value) == (
-        "unknown evaluation.metric 'roug_l'. Did you mean 'rouge_l'? Known: bleu, bleu_mean, chrf, cider, edit, exact, length, "
+        "unknown evaluation.metric 'roug_l'. Did you mean 'rouge_l'? Known: bleu, bleu_best, bleu_mean, chrf, cider, edit, exact, length, "
         "rouge1, rouge1_f, rouge2, rouge2_f, rouge_l."
     )
 

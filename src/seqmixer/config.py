@@ -182,8 +182,8 @@ class AlgorithmConfig(Section):
 
 class RewardConfig(Section):
     name: str = "bleu"
-    """bleu and rouge2 as in the released code; rouge1 rouge1_f rouge2_f rouge_l chrf cider edit exact length bleu_mean;
-    the path of a Python function of a sentence, 'module:function'; or a sum, '0.5*bleu + 0.5*rouge_l'."""
+    """bleu and rouge2 as in the released code; bleu_best bleu_mean rouge1 rouge1_f rouge2_f rouge_l chrf cider edit
+    exact length; the path of a Python function, 'module:function'; or a sum, '0.5*bleu + 0.5*rouge_l'."""
     on: Literal["text", "words"] = "text"
     """What a Python function is given: strings, or lists of word ids."""
     workers: int = Field(0, ge=0)
@@ -240,8 +240,8 @@ class TrainingConfig(Section):
 
 class EvaluationConfig(Section):
     metric: str = "bleu"
-    """What picks the best model and is reported: bleu rouge1 rouge1_f rouge2 rouge2_f rouge_l chrf cider edit exact
-    length bleu_mean."""
+    """What picks the best model and is reported: bleu bleu_best bleu_mean rouge1 rouge1_f rouge2 rouge2_f rouge_l chrf
+    cider edit exact length."""
     unit: Literal["words", "pieces"] = "words"
     """What rewards and scores count. Where the vocabulary marks pieces of words (BPE's @@, sentencepiece's ▁,
     byte-level BPE's Ġ), they are merged into words first, or counted as they are."""

@@ -10,7 +10,16 @@ from sacrebleu import corpus_bleu
 from sacrebleu.metrics import BLEU as SacreBLEU
 
 from sentences import grams, row
-from seqmixer.rewards import BLEU, BLEU_MEAN, bleu, rouge2_recall, sentence_bleu, unk_as_word
+from seqmixer.rewards import (
+    BLEU,
+    BLEU_BEST,
+    BLEU_MEAN,
+    best_sentence_bleu,
+    bleu,
+    rouge2_recall,
+    sentence_bleu,
+    unk_as_word,
+)
 from seqmixer.rewards.references import shortest_length
 from seqmixer.types import EOS, PAD, UNK, Rollout
 
@@ -120,7 +129,7 @@ def test_a_row_says_what_was_counted():
     assert bleu.statistics(words, references, start=2).tolist() == [[1, 1, 1, 0, 2, 2, 2, 1, 4, 5]]
 
 
-@pytest.mark.parametrize("reward", [sentence_bleu, rouge2_recall])
+@pytest.mark.parametrize("reward", [sentence_bleu, best_sentence_bleu, rouge2_recall])
 @pytest.mark.parametrize("start", [0, 3])
 def test_rewards_ask_the_device_no_question(reward, start):
     """The meta device holds no values: an `.item()`, or a tensor made elsewhere, raises there."""
@@ -129,6 +138,20 @@ def test_rewards_ask_the_device_no_question(reward, start):
     result = reward(Rollout(words, references, start))
     assert result.shape == (4,)
     assert result.device.type == "meta"
+
+
+@pytest.mark.parametrize("start", [0, 2])
+def test_best_bleu_is_the_highest_over_the_references_of_each_sentence(start):
+    words = torch.randint(4, 9, (6, 7))
+    references = torch.randint(4, 9, (6, 5, 8))
+    references[2, 3:] = 0  # three references only
+    best = []
+    for i in range(6):
+        there = [reference for reference in references[i] if reference.any()]
+        best.append(max(released(words[i].tolist(), reference.tolist(), start) for reference in there))
+    assert best_sentence_bleu(Rollout(words, references, start)).tolist() == pytest.approx(best)
+    if start == 0:
+        assert float(BLEU_BEST.corpus(BLEU_BEST.statistics(words, references))) == pytest.approx(100 * sum(best) / 6)
 
 
 def test_the_signature_says_how_the_score_is_made():

@@ -3,6 +3,7 @@ import torch
 
 from seqmixer.rewards import (
     BLEU,
+    BLEU_BEST,
     BLEU_MEAN,
     EDIT,
     EXACT,
@@ -19,7 +20,7 @@ from seqmixer.rewards import (
 )
 from seqmixer.types import EOS, PAD, Rollout
 
-COUNTED = (BLEU, BLEU_MEAN, ROUGE1, ROUGE2, ROUGE1_F, ROUGE2_F, ROUGE_L, EDIT, EXACT, LENGTH)
+COUNTED = (BLEU, BLEU_MEAN, BLEU_BEST, ROUGE1, ROUGE2, ROUGE1_F, ROUGE2_F, ROUGE_L, EDIT, EXACT, LENGTH)
 every_metric = pytest.mark.parametrize("metric", COUNTED, ids=lambda metric: metric.name)
 
 

@@ -13,6 +13,7 @@ from seqmixer.rewards import (
     Merges,
     Metric,
     as_reward,
+    best_sentence_bleu,
     checked,
     chrf_metric,
     cider_d,
@@ -51,6 +52,8 @@ def named_reward(name: str, config: Config, task: Task, folder: Path | None) -> 
     match name:
         case "bleu":
             return on_whole_words(sentence_bleu, merges) if merges else sentence_bleu
+        case "bleu_best":
+            return on_whole_words(best_sentence_bleu, merges) if merges else best_sentence_bleu
         case "rouge2":
             return on_whole_words(rouge2_recall, merges) if merges else rouge2_recall
         case "cider":

@@ -1,12 +1,13 @@
 """What a sequence is paid, and how a corpus is scored, from the same counts (Sec. 4)."""
 
 from seqmixer.functions import from_path
-from seqmixer.rewards.bleu import sentence_bleu
+from seqmixer.rewards.bleu import best_sentence_bleu, sentence_bleu
 from seqmixer.rewards.characters import CharacterTable
 from seqmixer.rewards.chrf import chrf_metric, chrf_plus_plus_metric, sentence_chrf, sentence_chrf_plus_plus
 from seqmixer.rewards.cider import DocumentFrequencies, cider_d, cider_metric
 from seqmixer.rewards.metric import (
     BLEU,
+    BLEU_BEST,
     BLEU_MEAN,
     EDIT,
     EXACT,
@@ -29,6 +30,7 @@ from seqmixer.rewards.weighted import parse, weighted
 
 __all__ = [
     "BLEU",
+    "BLEU_BEST",
     "BLEU_MEAN",
     "EDIT",
     "EXACT",
@@ -48,6 +50,7 @@ __all__ = [
     "Style",
     "as_reward",
     "begin",
+    "best_sentence_bleu",
     "checked",
     "chrf_metric",
     "chrf_plus_plus_metric",

@@ -126,6 +126,29 @@ def sentence_bleu(rollout: Rollout) -> Tensor:
     return (log_precision + log_brevity).exp() * (highest > 0)
 
 
+def best_sentence_bleu(rollout: Rollout) -> Tensor:
+    """The highest `sentence_bleu` over the references: of captions "the maximum [...] across the five" (Sec. 4.3).
+
+    >>> words = torch.tensor([[5, 6, 7, 2]])
+    >>> best_sentence_bleu(Rollout(words, torch.tensor([[[8, 6, 7, 2], [5, 6, 7, 2]]])))
+    tensor([1.])
+    """
+    count = rollout.references.shape[1]
+    words = rollout.words.unsqueeze(1).expand(-1, count, -1).flatten(0, 1)  # (B R, T)
+    each = sentence_bleu(Rollout(words, rollout.references.flatten(0, 1).unsqueeze(1), rollout.start))  # (B R,)
+    return each.unflatten(0, (-1, count)).amax(-1)  # (B,)
+
+
+def best_row(words: Tensor, references: Tensor) -> Tensor:
+    """(B, T), (B, R, L) -> (B, 1)"""
+    return best_sentence_bleu(Rollout(words, references)).unsqueeze(-1)
+
+
+def mean_of_best(rows: Tensor) -> Tensor:
+    """(..., n, 1) -> (...) in 0..100"""
+    return 100 * rows[..., 0].mean(-1)
+
+
 def _split(row: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """(..., 10) -> matches (..., 4), totals (..., 4), hypothesis length (...), reference length (...)"""
     order = row.shape[-1] // 2 - 1

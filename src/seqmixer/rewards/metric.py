@@ -78,6 +78,12 @@ BLEU_MEAN = Metric(
     bleu.mean_of_sentences,
     "bleu|order:4-effective|smooth:exp|mean:sentences|unk:never-matches|refs:closest",
 )
+BLEU_BEST = Metric(
+    "bleu_best",
+    bleu.best_row,
+    bleu.mean_of_best,
+    "bleu|order:4-effective|smooth:add-1|mean:sentences|unk:never-matches|refs:best",
+)
 ROUGE1 = _rouge_n("rouge1", 1, rouge.recall, "recall")
 ROUGE2 = _rouge_n("rouge2", 2, rouge.recall, "recall")
 ROUGE1_F = _rouge_n("rouge1_f", 1, rouge.f1, "f1")
@@ -94,5 +100,5 @@ LENGTH = Metric("length", edit.lengths, edit.length_corpus, "length|shorter/long
 
 METRICS: Mapping[str, Metric] = {
     metric.name: metric
-    for metric in (BLEU, BLEU_MEAN, ROUGE1, ROUGE2, ROUGE1_F, ROUGE2_F, ROUGE_L, EDIT, EXACT, LENGTH)
+    for metric in (BLEU, BLEU_MEAN, BLEU_BEST, ROUGE1, ROUGE2, ROUGE1_F, ROUGE2_F, ROUGE_L, EDIT, EXACT, LENGTH)
 }

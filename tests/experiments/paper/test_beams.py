@@ -1,12 +1,10 @@
 import pytest
-import torch
 
 from seqmixer.evaluation import evaluate
-from seqmixer.experiments.paper.beams import BLEU_BEST, COUNTS, main_metric, read_counts, standard_metrics
-from seqmixer.rewards import BLEU, ROUGE2, sentence_bleu
+from seqmixer.experiments.paper.beams import COUNTS, main_metric, read_counts, standard_metrics
+from seqmixer.rewards import BLEU, ROUGE2
 from seqmixer.runs import load
 from seqmixer.scoring import paper, standard
-from seqmixer.types import Rollout
 
 
 @pytest.fixture(scope="module")
@@ -51,18 +49,6 @@ def test_kept_counts_make_the_scores(mixer):
             rows = read_counts(run.folder, width, metric.name)
             assert len(rows) == 129
             assert float(metric.corpus(rows)) == pytest.approx(measured["beams"][str(width)]["paper"][metric.name])
-
-
-def test_best_bleu_is_the_mean_of_the_highest_of_each_sentence():
-    words = torch.randint(4, 9, (6, 7))
-    references = torch.randint(4, 9, (6, 5, 8))
-    references[2, 3:] = 0  # three references only
-    best = []
-    for i in range(6):
-        there = [r for r in references[i] if r.any()]
-        best.append(max(float(sentence_bleu(Rollout(words[[i]], r.view(1, 1, -1)))) for r in there))
-    rows = BLEU_BEST.statistics(words, references)
-    assert float(BLEU_BEST.corpus(rows)) == pytest.approx(100 * sum(best) / 6)
 
 
 def test_captions_are_scored_by_the_best_of_five_and_by_cider():

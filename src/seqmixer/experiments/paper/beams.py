@@ -18,10 +18,10 @@ from seqmixer.build import named_metric
 from seqmixer.data import Task, batches
 from seqmixer.evaluation import device_of, search
 from seqmixer.experiments.grid import shared_task
-from seqmixer.rewards import Metric, sentence_bleu
+from seqmixer.rewards import BLEU_BEST, Metric
 from seqmixer.runs import Run
 from seqmixer.scoring import kept, paper_signature, standard
-from seqmixer.types import Batch, Rollout
+from seqmixer.types import Batch
 from seqmixer.version import __version__
 
 WIDTHS = range(1, 11)
@@ -47,25 +47,6 @@ class Protocol:
             ]
             found[metric.name] = torch.cat(rows).cpu()[list(self.chosen)]
         return found
-
-
-def best_sentence_bleu(words: Tensor, references: Tensor) -> Tensor:
-    """The highest sentence BLEU, that of the released code, over the references.  (B, T), (B, R, L) -> (B, 1)"""
-    each = [sentence_bleu(Rollout(words, one.unsqueeze(1))) for one in references.unbind(1)]
-    return torch.stack(each, -1).amax(-1, keepdim=True)
-
-
-def mean_of_rows(rows: Tensor) -> Tensor:
-    """(..., n, 1) -> (...) in 0..100"""
-    return 100 * rows[..., 0].mean(-1)
-
-
-BLEU_BEST = Metric(
-    "bleu_best",
-    best_sentence_bleu,
-    mean_of_rows,
-    "bleu|order:4-effective|smooth:add-1|mean:sentences|unk:never-matches|refs:best",
-)
 
 
 def paper_protocol(run: Run, task: Task) -> Protocol:

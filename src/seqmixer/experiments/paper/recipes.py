@@ -4,11 +4,12 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from seqmixer.build import build_task, forced_words
+from seqmixer.build import forced_words
 from seqmixer.config import Config, DataConfig
 from seqmixer.data import Task, coverage
 from seqmixer.errors import ConfigError, DataError, unknown
-from seqmixer.experiments.grid import METHODS, Method, Recipe
+from seqmixer.experiments.grid import METHODS, Method, Recipe, read_once
+from seqmixer.runs import located
 from seqmixer.scoring import LEAST, kept
 
 CONFIGS = Path(__file__).parents[2] / "configs" / "paper"
@@ -85,14 +86,15 @@ def recipe_file(task: str, recipe: str) -> Path:
 
 def require_scored(config: Config, path: Path) -> None:
     """The tables hold the paper's scores."""
-    metric = config.evaluation.metric
-    if metric not in ("bleu", "rouge2"):
-        raise ConfigError(f"{path}: evaluation.metric = {metric!r}; the paper's tables have bleu or rouge2")
+    metric, images = config.evaluation.metric, config.data.task == "captions"
+    if metric not in (("bleu", "bleu_best") if images else ("bleu", "rouge2")):
+        known = "bleu or bleu_best for captions" if images else "bleu or rouge2"
+        raise ConfigError(f"{path}: evaluation.metric = {metric!r}; the paper's tables have {known}")
 
 
 def chosen(names: str | None, config: Config) -> tuple[Method, ...]:
     """The methods with these names, separated by commas. Default: all; MIXER on BLEU where the score is another."""
-    every = (*METHODS, *([CROSS] if config.evaluation.metric != "bleu" else []), REINFORCE)
+    every = (*METHODS, *([CROSS] if config.evaluation.metric == "rouge2" else []), REINFORCE)
     if names is None:
         return every
     known = {method.name: method for method in every}
@@ -110,7 +112,7 @@ def read_card(experiment: Experiment) -> Card:
     """Read the data once before hours are spent on it."""
     config, path = experiment.config, experiment.recipe.path
     require_files(config.data, path)
-    task = build_task(config.data)
+    task = read_once(located(config).data)
     meta = task.test.meta
     if task.features is None and not kept([str(e["source"]) for e in meta], [e["references"] for e in meta]):
         raise DataError(

@@ -8,10 +8,11 @@ from statistics import mean
 
 from seqmixer.experiments.compare import paired_bootstrap
 from seqmixer.experiments.grid import Result
-from seqmixer.experiments.paper.beams import BLEU_BEST, ENDS, WIDTHS, main_metric, read_counts, standard_metrics
+from seqmixer.experiments.paper.beams import ENDS, WIDTHS, main_metric, read_counts, standard_metrics
 from seqmixer.experiments.paper.published import Published, published
 from seqmixer.experiments.paper.recipes import Card, Experiment
 from seqmixer.experiments.summary import METRICS, Cell, Grid, Row, cell, read_grid
+from seqmixer.rewards import BLEU_BEST
 from seqmixer.rewards import METRICS as COUNTED
 
 LEVEL = 0.05  # of significance
@@ -90,7 +91,7 @@ class Results:
     def measures(self) -> list[tuple[str, Row]]:
         """Every score of both protocols, greedy and with the widest beam."""
         config = self.experiment.config
-        text = ["bleu", "rouge2"] if config.evaluation.metric != "bleu" else ["bleu"]
+        text = ["bleu", "rouge2"] if config.evaluation.metric == "rouge2" else ["bleu"]
         names = [("paper", name) for name in ([BLEU_BEST.name] if self.images else text)]
         names += [("standard", name) for name in standard_metrics(config.evaluation.metric, self.images)]
         return [
@@ -127,7 +128,7 @@ class Results:
         return [self.test(*pair) for pair in pairs]
 
     def test(self, method: str, width: int, xent_width: int) -> Difference:
-        counted = COUNTED.get(self.metric, BLEU_BEST)
+        counted = COUNTED[self.metric]
         found = []
         for xent, ours in zip(self.of("xent"), self.of(method), strict=True):
             a, b = (
