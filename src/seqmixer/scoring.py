@@ -8,6 +8,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import count
 from pathlib import Path
 
@@ -172,12 +173,21 @@ def _require(protocol: str, metrics: Sequence[str]) -> None:
 
 def _of_text(name: str, hypotheses: Texts, references: References, tokenize: str) -> Score:
     """By sacreBLEU, and with its signature."""
-    if name == "bleu":
-        metric: SacreBLEU | CHRF | TER = SacreBLEU(tokenize=tokenize, force=tokenize == "none")  # force: no advice
-    else:
-        metric = CHRF() if name == "chrf" else TER()
-    result = metric.corpus_score(hypotheses, list(zip(*references, strict=True)))
+    metric = _sacrebleu(name, tokenize, tuple(zip(*references, strict=True)))
+    result = metric.corpus_score(hypotheses, None)
     return Score(name, result.score, f"standard|{name}|n:{len(hypotheses)}|{metric.get_signature()}")
+
+
+@lru_cache(maxsize=4)  # of one test set: many systems, or widths of a beam, are scored against the same references
+def _sacrebleu(name: str, tokenize: str, streams: tuple[tuple[str, ...], ...]) -> SacreBLEU | CHRF | TER:
+    """With the n-grams of the references counted, which takes longer than to score."""
+    match name:
+        case "bleu":
+            return SacreBLEU(tokenize=tokenize, force=tokenize == "none", references=streams)  # force: no advice
+        case "chrf":
+            return CHRF(references=streams)
+        case _:
+            return TER(references=streams)
 
 
 def _of_words(name: str, hypotheses: Texts, references: References, tokenize: str) -> Score:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from seqmixer.version import __version__
 
 LOOK = 1.0  # seconds between looks at the runs under way
 
-Result = dict[str, Any]  # of one run: task, method, seed, score, valid, epoch, signature, seconds, run, version
+Result = dict[str, Any]  # of one run: task, method, seed, score, valid, epoch, signature, seconds, run, version, ...
 Report = Callable[[Result, int], None]  # called after each run with what came of it and how many are left
 Judge = Callable[[Run], Mapping[str, Any]]  # what else is found out about a trained run, for its result
 
@@ -123,6 +123,7 @@ def run_job(job: Job, folder: Path, judge: Judge = nothing_more) -> Result:
             "seconds": round(sum(sum(event["seconds"].values()) for event in epochs(read_log(run.folder))), 1),
             "run": job.config.name,
             "version": __version__,
+            "machine": machine(),
             **({} if job.method == "base" else judge(run)),
         }
         result["wall"] = {"train": round(trained - began, 1), "judge": round(time.perf_counter() - trained, 1)}
@@ -178,7 +179,7 @@ def run_grid(
     results: list[Result] = []
     ready, under_way = list(bases), dict[Future[Result], Job]()
     try:
-        with processes.started(workers) as pool:
+        with processes.started(workers, partial(share_cores, workers)) as pool:
             while ready or under_way:
                 while ready and len(under_way) < workers:  # no more than run: what waits in a pool cannot be stopped
                     job = ready.pop(0)
@@ -194,7 +195,24 @@ def run_grid(
                 look(under_way.values())
     except KeyboardInterrupt:
         raise Interrupted(f"stopped with {left} of {total} runs to go; saved in {folder}") from None
-    write_grid(folder, recipes, list(bases), seeds, results, time.perf_counter() - began)
+    finally:
+        seconds = count_seconds(folder, time.perf_counter() - began)
+    write_grid(folder, recipes, list(bases), seeds, results, seconds)
+
+
+def count_seconds(folder: Path, more: float) -> float:
+    """A table may take several calls: how long all of them took."""
+    path, new = folder / "seconds", folder / "seconds.new"
+    total = (float(path.read_text()) if path.is_file() else 0.0) + more
+    folder.mkdir(parents=True, exist_ok=True)
+    new.write_text(f"{total:.1f}")
+    new.replace(path)  # whole or not at all
+    return total
+
+
+def share_cores(workers: int) -> None:
+    """In each process of a pool, once: threads of several that wait for one another take many times as long."""
+    torch.set_num_threads(max(1, (os.cpu_count() or 1) // workers))
 
 
 def completed(result: Result) -> Future[Result]:
@@ -218,7 +236,7 @@ def write_grid(
         "seeds": list(seeds),
         "best": {base.task: best_score(base.config) for base in bases if base.config.data.task in TOYS},
         "seconds": round(seconds, 1),
-        "machine": machine(),
+        "machine": "; ".join(dict.fromkeys(result["machine"] for result in results)),
         "results": sorted(results, key=lambda result: (result["task"], result["seed"], result["method"])),
     }
     (folder / "grid.json").write_text(json.dumps(grid, indent=1))

@@ -11,8 +11,9 @@ import torch
 
 from seqmixer.errors import RunError, SeqmixerError
 from seqmixer.experiments.figures import DARK, LIGHT, learning_curves, relative_gains, standalone
+from seqmixer.experiments.grid import shared_task
 from seqmixer.experiments.summary import LABELS, Cell, Grid, Row, details, headline, read_grid, rows
-from seqmixer.runs import load
+from seqmixer.runs import load, read_config
 from seqmixer.version import __version__
 
 if TYPE_CHECKING:  # an extra: loaded by the functions that need it
@@ -91,7 +92,8 @@ def examples(grid: Grid, task: str) -> list[Example]:
     """The first test sentences for which XENT and MIXER, with the first seed, wrote different things."""
     runs = {method: grid.results[task, method][0].folder for method in grid.methods}
     written = {method: read_hypotheses(run) for method, run in runs.items()}
-    meta = load(runs["mixer"]).task().test.meta
+    data = shared_task(read_config(runs["mixer"])) or load(runs["mixer"]).task()
+    meta = data.test.meta
     for method, lines in written.items():
         if len(lines) != len(meta):
             raise RunError(

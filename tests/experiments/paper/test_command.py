@@ -1,4 +1,5 @@
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -73,3 +74,29 @@ def test_one_command_trains_measures_and_reports_and_then_has_nothing_left_to_do
     assert all(path.stat().st_mtime_ns == stamp for path, stamp in stamps.items())
     (again,) = json.loads(out)
     assert again["runs"] == values["runs"]
+
+
+@pytest.mark.slow
+def test_a_page_is_written_anew_without_the_models_and_on_another_machine(run, recipe, tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    arguments = ("paper", "captioning", "--recipe", recipe, "--seeds", 1, "--methods", "xent,mixer", "--out")
+    assert run(*arguments, out)[0] == 0
+    folder = out / "captioning-mine"
+    first, grid = (folder / "report.html").read_text(), json.loads((folder / "grid.json").read_text())
+
+    for kept in ("best", "last"):
+        for path in folder.glob(f"small/*/*/{kept}*"):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    monkeypatch.setattr("seqmixer.experiments.grid.machine", lambda: "the machine of the second call")
+    code, _, err = run(*arguments, out)
+    assert code == 0, err
+    again = json.loads((folder / "grid.json").read_text())
+    assert again["machine"] == grid["machine"]  # that of the runs
+    assert grid["seconds"] <= again["seconds"] < grid["seconds"] + 60  # of both calls
+    assert examples_of((folder / "report.html").read_text()) == examples_of(first)
+
+
+def examples_of(page):
+    found = page.partition("<h2>What they write</h2>")[2].partition("<h2")[0]
+    assert found
+    return found

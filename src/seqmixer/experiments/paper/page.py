@@ -19,7 +19,6 @@ from seqmixer.experiments.report import (
     markdown_row,
     number,
     template,
-    versions,
 )
 from seqmixer.experiments.summary import LABELS, METRICS
 from seqmixer.version import __version__
@@ -96,7 +95,7 @@ def write_page(results: Results, drawn: dict[str, str], commands: Sequence[str],
         commands=commands,
         grid=results.grid,
         signatures=list(tables.signatures(results)),
-        versions=versions(),
+        version=__version__,
     )
     path.write_text(page, encoding="utf-8")
     return path
@@ -128,7 +127,7 @@ def markdown(results: Results, drawn: dict[str, str], commands: Sequence[str]) -
         yield from ["```", *example_lines(example), "```", ""]
     yield from ["## How", "", *(f"- {name}: `{signature}`" for name, signature in tables.signatures(results))]
     spent = duration(results.grid.seconds)
-    yield from [f"- {results.grid.machine}; {versions()}; the last call took {spent}", "", "```", *commands, "```"]
+    yield from [f"- {results.grid.machine}; seqmixer {__version__}; {spent} in all", "", "```", *commands, "```"]
 
 
 def example_lines(example: Example) -> Iterator[str]:

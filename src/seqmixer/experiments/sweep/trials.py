@@ -1,7 +1,6 @@
 """Run the trials of a search, here or in several processes, and say what came of each."""
 
 import json
-import os
 import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, wait
@@ -15,7 +14,7 @@ import torch
 from seqmixer import workers as processes
 from seqmixer.config import Config
 from seqmixer.errors import ConfigError, Diverged, Interrupted
-from seqmixer.experiments.grid import shared_task
+from seqmixer.experiments.grid import share_cores, shared_task
 from seqmixer.experiments.sweep.search import Claim, Search, claim, load_study, open_search, trial_name
 from seqmixer.experiments.sweep.space import Values, changed
 from seqmixer.runs import train
@@ -71,11 +70,6 @@ def run_all(search: Search, workers: int, objective: Objective) -> Iterator[Outc
                 if outcome is not None:
                     under_way.add(pool.submit(run_next, search, objective))
                     yield outcome
-
-
-def share_cores(workers: int) -> None:
-    """In each process of a pool, once."""
-    torch.set_num_threads(max(1, (os.cpu_count() or 1) // workers))
 
 
 def run_next(search: Search, objective: Objective) -> Outcome | None:
