@@ -78,6 +78,15 @@ def test_a_search_trains_its_trials_and_leaves_a_config_that_trains(run, folder)
     assert json.loads(out)["valid"] == record["best"]["score"]  # the same run again
 
 
+def test_a_record_names_the_machines_that_ran_the_trials(run, folder, monkeypatch):
+    for trials, name in ((1, "one machine"), (3, "another machine"), (3, "a third")):
+        monkeypatch.setattr("seqmixer.experiments.sweep.trials.machine", lambda name=name: name)
+        assert run("sweep", "tiny.toml", "--search", "space.toml", "--trials", trials)[0] == 0
+    record = json.loads((folder / "runs/sweeps/tiny/sweep.json").read_text())
+    assert [trial["machine"] for trial in record["trials"]] == ["one machine", "another machine", "another machine"]
+    assert "- one machine; another machine; seqmixer " in (folder / "runs/sweeps/tiny/sweep.md").read_text()
+
+
 def test_trials_are_pruned_and_fail_without_stopping_the_search(run, folder):
     for name in ("text.src", "text.tgt"):
         (folder / name).write_text("a b c\n" * 8)

@@ -13,12 +13,12 @@ from rich.table import Table
 
 from seqmixer.config import Config
 from seqmixer.errors import RunError
-from seqmixer.experiments.grid import machine
-from seqmixer.experiments.report import duration, markdown_header, markdown_row, number, versions
+from seqmixer.experiments.report import duration, markdown_header, markdown_row, number
 from seqmixer.experiments.sweep.figure import what_mattered
 from seqmixer.experiments.sweep.search import Search, load_study, locked, trial_name
 from seqmixer.experiments.sweep.space import Choices, Range, Value, changed
 from seqmixer.experiments.sweep.trials import Outcome, outcomes
+from seqmixer.version import __version__
 
 SHOWN = 10  # trials in the table
 IMPORTANCE = (
@@ -108,8 +108,7 @@ def as_json(record: Record) -> dict[str, object]:
         "best": {"trial": record.ranked[0].number, "score": record.ranked[0].score, "values": record.ranked[0].values},
         "importance": record.importance,
         "trials": [asdict(trial) for trial in record.trials],
-        "machine": machine(),
-        "versions": versions(),
+        "version": __version__,
     }
 
 
@@ -132,7 +131,9 @@ def markdown(record: Record) -> Iterator[str]:
     yield from ("", "![Importance and scores](sweep.svg)", "", "## Space", "", "```toml")
     yield tomli_w.dumps({name: written(found) for name, found in search.space.items()}).rstrip()
     yield from ("```", "", "## How", "", f"- {how(search)}")
-    yield f"- {machine()}; {versions()}; {duration(sum(trial.seconds for trial in record.trials))} of training in all"
+    machines = "; ".join(dict.fromkeys(trial.machine for trial in record.trials if trial.machine))
+    spent = duration(sum(trial.seconds for trial in record.trials))
+    yield f"- {machines}; seqmixer {__version__}; {spent} of training in all"
     yield from ("", "```", record.command, "```")
 
 

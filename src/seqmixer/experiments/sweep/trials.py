@@ -14,7 +14,7 @@ import torch
 from seqmixer import workers as processes
 from seqmixer.config import Config
 from seqmixer.errors import ConfigError, Diverged, Interrupted
-from seqmixer.experiments.grid import share_cores, shared_task
+from seqmixer.experiments.grid import machine, share_cores, shared_task
 from seqmixer.experiments.sweep.search import Claim, Search, claim, load_study, open_search, trial_name
 from seqmixer.experiments.sweep.space import Values, changed
 from seqmixer.runs import train
@@ -39,6 +39,7 @@ class Outcome:
     epochs: int
     seconds: float  # of training and validation
     reason: str | None  # why it failed
+    machine: str | None  # that ran it, or its end; None before it began
 
 
 Report = Callable[[Outcome], None]
@@ -85,6 +86,7 @@ def run_next(search: Search, objective: Objective) -> Outcome | None:
         if claimed is None:
             return None
         study, number = load_study(search), claimed.trial.number
+        claimed.trial.set_user_attr("machine", machine())
         try:
             study.tell(number, score_of(search, claimed, objective))
         except TrialPruned:
@@ -156,4 +158,5 @@ def outcome(search: Search, trial: "FrozenTrial") -> Outcome:
         len(events),
         round(sum(sum(event["seconds"].values()) for event in events), 1),
         trial.user_attrs.get("reason"),
+        trial.user_attrs.get("machine"),
     )
