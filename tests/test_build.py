@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from seqmixer.build import Dimensions, build_algorithm, build_metric, build_model, build_reward, build_task
-from seqmixer.config import AlgorithmConfig, Config, ModelConfig
+from seqmixer.config import AlgorithmConfig, Config, ModelConfig, RewardConfig
 from seqmixer.errors import ConfigError
 from seqmixer.models import Blueprint, ImageMemory, TextMemory
 from seqmixer.rewards import METRICS
 from seqmixer.runs import train
-from seqmixer.types import Rollout
+from seqmixer.types import EOS, PAD, Rollout
 
 NAMES = [*METRICS, "cider", "chrf"]
 
@@ -81,6 +81,26 @@ def test_pieces_are_merged_into_words_before_they_are_counted(tmp_path):
     assert "pieces:merged" in build_metric(settings, task).signature
     as_they_are = config(tmp_path / "data", reward="exact", unit="pieces", targets=targets)
     assert build_reward(as_they_are, task)(rollout).item() == 0
+
+
+def test_the_end_of_a_sentence_counts_where_it_is_asked_for(tmp_path):
+    settings = config(tmp_path / "data", reward="rouge1")
+    task = build_task(settings.data)
+    (first,) = task.train.references[0]
+    rollout = Rollout(torch.tensor([[EOS] + [PAD] * (len(first) - 1)]), torch.tensor([[first]]))
+    assert build_reward(settings, task)(rollout).item() == 0
+    asked = settings.model_copy(update={"reward": RewardConfig(name="rouge1", eos=True)})
+    assert build_reward(asked, task)(rollout).item() == pytest.approx(1 / len(first))
+
+
+@pytest.mark.parametrize("name", ["chrf", "cider", "os:getpid"])
+def test_the_end_of_a_sentence_is_refused_to_rewards_that_do_not_count_words(name, tmp_path):
+    settings = config(tmp_path / "data", reward=name)
+    asked = settings.model_copy(update={"reward": RewardConfig(name=name, eos=True)})
+    with pytest.raises(
+        ConfigError, match=rf"reward.eos = true is for rewards that count words \(bleu, .*, not for '{name}'"
+    ):
+        build_reward(asked, build_task(settings.data))
 
 
 def test_cider_of_merged_words_is_refused(tmp_path):

@@ -10,10 +10,11 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from seqmixer.config import Config, assign, documentation
+from seqmixer.config import Config, documentation
 from seqmixer.data import Vocab, captions_task, read_captions, read_features, read_lines, read_pairs
 from seqmixer.errors import SeqmixerError
 from seqmixer.rewards import parse
+from seqmixer.settings import assign
 
 pytestmark = pytest.mark.slow
 

@@ -1,7 +1,8 @@
 import pytest
 
-from seqmixer.config import Config, assign
+from seqmixer.config import Config
 from seqmixer.doctor.settings import examine_settings
+from seqmixer.settings import assign
 
 GOOD = ("training.mixed_lr=0.0002", "algorithm.name=mixer")
 

@@ -19,6 +19,7 @@ from seqmixer.rewards import (
     rouge2_recall,
     sentence_bleu,
     unk_as_word,
+    with_end,
 )
 from seqmixer.rewards.references import shortest_length
 from seqmixer.types import EOS, PAD, UNK, Rollout
@@ -129,7 +130,7 @@ def test_a_row_says_what_was_counted():
     assert bleu.statistics(words, references, start=2).tolist() == [[1, 1, 1, 0, 2, 2, 2, 1, 4, 5]]
 
 
-@pytest.mark.parametrize("reward", [sentence_bleu, best_sentence_bleu, rouge2_recall])
+@pytest.mark.parametrize("reward", [sentence_bleu, best_sentence_bleu, rouge2_recall, with_end(sentence_bleu)])
 @pytest.mark.parametrize("start", [0, 3])
 def test_rewards_ask_the_device_no_question(reward, start):
     """The meta device holds no values: an `.item()`, or a tensor made elsewhere, raises there."""
@@ -152,6 +153,20 @@ def test_best_bleu_is_the_highest_over_the_references_of_each_sentence(start):
     assert best_sentence_bleu(Rollout(words, references, start)).tolist() == pytest.approx(best)
     if start == 0:
         assert float(BLEU_BEST.corpus(BLEU_BEST.statistics(words, references))) == pytest.approx(100 * sum(best) / 6)
+
+
+@pytest.mark.parametrize("start", [0, 3])
+def test_with_its_end_a_sentence_has_one_word_more_and_is_paid_for_it(start):
+    draw = random.Random(start)
+    hypotheses = [*sentences(draw, 48, 8, smallest=4), [5] * 9, [4, 5]]  # nine words fill T = 9: cropped, no EOS
+    references = [*sentences(draw, 48, 10, smallest=4), [5] * 9, [4, 5]]
+    words = torch.tensor([row(h, 9) for h in hypotheses])
+    others = torch.tensor([[row(r, 11)] for r in references])
+    rewards = with_end(sentence_bleu)(Rollout(words, others, start))
+    ended = [[*h, "end"] if len(h) < 9 else h for h in hypotheses]
+    expected = [released(h, [*r, "end"], start) for h, r in zip(ended, references, strict=True)]
+    torch.testing.assert_close(rewards, torch.tensor(expected))
+    torch.testing.assert_close(with_end(best_sentence_bleu)(Rollout(words, others, start)), torch.tensor(expected))
 
 
 def test_the_signature_says_how_the_score_is_made():

@@ -28,10 +28,12 @@ from seqmixer.rewards import (
     rouge2_recall,
     sentence_bleu,
     weighted,
+    with_end,
 )
 from seqmixer.types import Reward
 
 NAMES = [*METRICS, "cider", "chrf"]  # of metrics; each is a reward, too
+RELEASED = {"bleu": sentence_bleu, "bleu_best": best_sentence_bleu, "rouge2": rouge2_recall}  # rules of their own
 
 
 def build_reward(config: Config, task: Task, folder: Path | None = None) -> Reward:
@@ -49,16 +51,19 @@ def build_metric(config: Config, task: Task, folder: Path | None = None) -> Metr
 
 def named_reward(name: str, config: Config, task: Task, folder: Path | None) -> Reward:
     merges = pieces(config, task)
+    if name in METRICS:
+        reward = RELEASED.get(name) or as_reward(METRICS[name])
+        if config.reward.eos:
+            reward = with_end(reward)
+        return on_whole_words(reward, merges) if merges else reward
+    python = ":" in name or "." in name
+    if config.reward.eos and (python or name in NAMES):
+        known = ", ".join(METRICS)
+        raise ConfigError(f"reward.eos = true is for rewards that count words ({known}), not for {name!r}")
     match name:
-        case "bleu":
-            return on_whole_words(sentence_bleu, merges) if merges else sentence_bleu
-        case "bleu_best":
-            return on_whole_words(best_sentence_bleu, merges) if merges else best_sentence_bleu
-        case "rouge2":
-            return on_whole_words(rouge2_recall, merges) if merges else rouge2_recall
         case "cider":
             return cider_d(document_frequencies(task, merges, folder))
-        case path if ":" in path or "." in path:
+        case path if python:
             function, decode = from_path(path), task.target_vocab.decode
             made = partial(on_text, decode=decode) if config.reward.on == "text" else on_words
             return checked(made(function, workers=config.reward.workers, seconds=config.reward.seconds), path, decode)

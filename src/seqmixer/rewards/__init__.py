@@ -5,6 +5,7 @@ from seqmixer.rewards.bleu import best_sentence_bleu, sentence_bleu
 from seqmixer.rewards.characters import CharacterTable
 from seqmixer.rewards.chrf import chrf_metric, chrf_plus_plus_metric, sentence_chrf, sentence_chrf_plus_plus
 from seqmixer.rewards.cider import DocumentFrequencies, cider_d, cider_metric
+from seqmixer.rewards.ending import with_end
 from seqmixer.rewards.metric import (
     BLEU,
     BLEU_BEST,
@@ -69,4 +70,5 @@ __all__ = [
     "sentence_chrf_plus_plus",
     "unk_as_word",
     "weighted",
+    "with_end",
 ]

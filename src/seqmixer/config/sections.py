@@ -1,20 +1,9 @@
-"""Every setting of a run: its name, its default, its range and what it means.
-
-A run is a TOML file. `Config.load` reads it, refuses what it does not know and names the nearest setting it does.
-"""
+"""The tables of a config: every setting, its default, its range and what it means."""
 
 import os
-import tomllib
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
-import tomli_w
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
-
-from seqmixer import settings
-from seqmixer.errors import ConfigError
-from seqmixer.settings import assign
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 TOYS = ("toy-translation", "toy-summarization", "toy-captioning")
 
@@ -184,6 +173,9 @@ class RewardConfig(Section):
     name: str = "bleu"
     """bleu and rouge2 as in the released code; bleu_best bleu_mean rouge1 rouge1_f rouge2_f rouge_l chrf cider edit
     exact length; the path of a Python function, 'module:function'; or a sum, '0.5*bleu + 0.5*rouge_l'."""
+    eos: bool = False
+    """Count the end of a sentence as a word, so that a model is paid for ending where the references do; not for chrf,
+    cider and Python functions."""
     on: Literal["text", "words"] = "text"
     """What a Python function is given: strings, or lists of word ids."""
     workers: int = Field(0, ge=0)
@@ -247,54 +239,3 @@ class EvaluationConfig(Section):
     byte-level BPE's Ġ), they are merged into words first, or counted as they are."""
     batch_size: int = Field(256, ge=1)
     """Sentences decoded together."""
-
-
-class Config(Section):
-    """A whole run."""
-
-    name: str = "run"
-    """The run's folder is OUT/name."""
-    seed: int = Field(1, ge=0)
-    """Of everything random: initial weights, order of the data, samples."""
-    data: DataConfig = Field(default_factory=DataConfig)
-    model: ModelConfig = ModelConfig()
-    algorithm: AlgorithmConfig = AlgorithmConfig()
-    reward: RewardConfig = RewardConfig()
-    training: TrainingConfig = TrainingConfig()
-    evaluation: EvaluationConfig = EvaluationConfig()
-
-    @model_validator(mode="after")
-    def readable(self) -> Self:
-        if self.model.name == "huggingface" and self.data.task in ("captions", "toy-captioning"):
-            raise ValueError(f"model.name = 'huggingface' reads text, but data.task = {self.data.task!r} has images")
-        return self
-
-    @classmethod
-    def load(cls, path: Path, overrides: Sequence[str] = ()) -> Self:
-        """Read a TOML file; `overrides` are settings such as "model.hidden=512"."""
-        if not path.is_file():
-            raise ConfigError(f"{path}: no such file; configs end in .toml")
-        try:
-            values = tomllib.loads(path.read_text(encoding="utf-8"))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{path}: not TOML: {error}") from None
-        for override in overrides:
-            assign(values, override)
-        return cls.parse(values, str(path))
-
-    @classmethod
-    def parse(cls, values: dict[str, Any], where: str = "config") -> Self:
-        """Check settings; errors say where they came from."""
-        try:
-            return cls.model_validate(values)
-        except ValidationError as error:
-            raise ConfigError(f"{where}: {settings.explain(error.errors()[0], cls)}") from None
-
-    def toml(self) -> str:
-        """All settings, also those left at their default; settings of value none are left out."""
-        return tomli_w.dumps(self.model_dump(exclude_none=True))
-
-
-def documentation() -> str:
-    """Every setting as TOML, its meaning above it."""
-    return settings.documentation(Config)
