@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from filelock import BaseFileLock, FileLock, Timeout
@@ -200,12 +200,8 @@ def storage(search: Search) -> "BaseStorage":
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
 
-    return JournalStorage(JournalFileBackend(journal(search)))
-
-
-def journal(search: Search) -> str:
-    """In full: Optuna's lock is a link to it, and from a link to nowhere it cannot tell that its owner is dead."""
-    return str((search.folder / "journal.log").resolve())
+    lock = FileLock(search.folder / ".locks" / "journal")  # Optuna's own outlives a process that is killed, by 30 s
+    return JournalStorage(JournalFileBackend(str(search.folder / "journal.log"), cast(Any, lock)))
 
 
 def load_study(search: Search, sampler: "BaseSampler | None" = None) -> "Study":
