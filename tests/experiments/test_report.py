@@ -89,6 +89,7 @@ def trained(tmp_path_factory):
         "best": {"toy-translation": 31.25, "toy-summarization": None},
         "published": {"translation": {"xent": 17.74, "dad": 20.12, "e2e": 17.77, "mixer": 20.73}},
         "seconds": 231.0,
+        "workers": 2,
         "machine": "2 cores of <some> machine",
         "results": results[::-1],  # the order of results does not matter
     }

@@ -197,7 +197,7 @@ def run_grid(
         raise Interrupted(f"stopped with {left} of {total} runs to go; saved in {folder}") from None
     finally:
         seconds = count_seconds(folder, time.perf_counter() - began)
-    write_grid(folder, recipes, list(bases), seeds, results, seconds)
+    write_grid(folder, recipes, list(bases), seeds, workers, results, seconds)
 
 
 def count_seconds(folder: Path, more: float) -> float:
@@ -226,6 +226,7 @@ def write_grid(
     recipes: Sequence[Recipe],
     bases: Sequence[Job],
     seeds: Sequence[int],
+    workers: int,
     results: Sequence[Result],
     seconds: float,
 ) -> None:
@@ -236,6 +237,7 @@ def write_grid(
         "seeds": list(seeds),
         "best": {base.task: best_score(base.config) for base in bases if base.config.data.task in TOYS},
         "seconds": round(seconds, 1),
+        "workers": workers,
         "machine": "; ".join(dict.fromkeys(result["machine"] for result in results)),
         "results": sorted(results, key=lambda result: (result["task"], result["seed"], result["method"])),
     }

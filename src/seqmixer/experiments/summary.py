@@ -54,7 +54,8 @@ class Grid:
     seeds: Sequence[int]
     best: Mapping[str, float | None]  # by task: the test score of the best grammatical outputs, where it is known
     published: Mapping[str, Mapping[str, float]]  # by the paper's task and method
-    seconds: float
+    seconds: float  # of all calls
+    workers: int  # runs at a time
     machine: str
     results: Mapping[tuple[str, str], Sequence[Result]]  # by task and method: one for each seed, in order
     metrics: Mapping[str, str]  # by task
@@ -104,6 +105,7 @@ def read_grid(folder: Path) -> Grid:
             best=values.get("best") or {},
             published=values.get("published") or {},
             seconds=values["seconds"],
+            workers=values["workers"],
             machine=values["machine"],
             results={(r.task, r.method): by_seed(results, r.task, r.method) for r in results},
             metrics={r.task: read_metric(r.folder) for r in results},

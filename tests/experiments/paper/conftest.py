@@ -65,5 +65,5 @@ def tiny(tmp_path_factory):
     for seed in SEEDS:
         jobs += [*method_jobs(experiment.recipe, seed, experiment.folder), *scratch_jobs(experiment.recipe, seed)]
     results += [run_job(job, experiment.folder, judged) for job in jobs]
-    write_grid(experiment.folder, [experiment.recipe], bases, SEEDS, results, 12.5)
+    write_grid(experiment.folder, [experiment.recipe], bases, SEEDS, 3, results, 12.5)
     return experiment, read_results(experiment, read_card(experiment))

@@ -126,7 +126,8 @@ def decoding(results: Results) -> Table:
         greedy, beam = results.speed(method, narrow), results.speed(method, wide)
         lines.append([LABELS[method], f"{greedy:.2f} s", f"{beam:.2f} s", f"{beam / greedy:.1f}"])
     size = results.experiment.config.evaluation.batch_size
-    note = f"Seconds for a thousand test sentences, {size} at a time, mean over seeds. The paper: at least 10 times."
+    note = f"Seconds for a thousand test sentences, {size} at a time, mean over seeds{shared(results)}. "
+    note += "The paper: at least 10 times."
     return Table("Decoding time", ["", "greedy", f"beam {wide}", "times slower"], lines, note)
 
 
@@ -141,7 +142,8 @@ def times(results: Results) -> Table:
     total = sum(run["seconds"] + run["wall"]["judge"] for run in results.runs.values())
     note = (
         "Of one run, mean over seeds; the best epoch is that of the highest validation score, by seed. Every method "
-        f"but REINFORCE starts from the best model of the base. All runs together: {duration(total)}."
+        f"but REINFORCE starts from the best model of the base. All runs together: {duration(total)}{shared(results)}; "
+        f"the whole table took {duration(results.grid.seconds)}."
     )
     return Table("Time", ["", "training", "decoding and scoring", "best epoch"], lines, note)
 
@@ -175,6 +177,11 @@ def signatures(results: Results) -> Iterator[tuple[str, str]]:
         for name, signature in run["signatures"].items()
     }
     yield from sorted(found)
+
+
+def shared(results: Results) -> str:
+    """What makes the times of single runs longer than they would be alone."""
+    return f", {results.grid.workers} at a time on one machine" if results.grid.workers > 1 else ""
 
 
 def seeds(results: Results) -> str:
