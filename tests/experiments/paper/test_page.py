@@ -129,7 +129,7 @@ def test_schedule_and_times_are_those_of_the_runs(results):
     assert schedule.rows == [["this run", "1", "1", "4"], ["the paper", "20", "5", "2"]]
     assert "Epochs of this run: 1 with s = 7, 2 with s = 3." in schedule.note
     assert [row[0] for row in tables.times(results).rows] == ["base", "XENT", "MIXER", "MIXER on BLEU", "REINFORCE"]
-    assert tables.times(results).note.endswith(", 3 at a time on one machine; the whole table took 12.5 s.")
+    assert tables.times(results).note.endswith(", 3 runs at a time on one machine; the whole table took 12.5 s.")
     alone = replace(results, grid=replace(results.grid, workers=1))
     assert "at a time on" not in tables.times(alone).note + tables.decoding(alone).note
     assert len(results.runs) == 10

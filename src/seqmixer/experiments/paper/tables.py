@@ -181,7 +181,7 @@ def signatures(results: Results) -> Iterator[tuple[str, str]]:
 
 def shared(results: Results) -> str:
     """What makes the times of single runs longer than they would be alone."""
-    return f", {results.grid.workers} at a time on one machine" if results.grid.workers > 1 else ""
+    return f", {results.grid.workers} runs at a time on one machine" if results.grid.workers > 1 else ""
 
 
 def seeds(results: Results) -> str:
