@@ -5,12 +5,23 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from seqmixer import workers
 from seqmixer.config import Config
 from seqmixer.errors import RunError
 from seqmixer.experiments.demo import table, toy_recipes
-from seqmixer.experiments.grid import METHODS, Method, Recipe, base_job, method_jobs, run_grid, run_job, scratch_jobs
+from seqmixer.experiments.grid import (
+    METHODS,
+    Method,
+    Recipe,
+    base_job,
+    method_jobs,
+    run_grid,
+    run_job,
+    scratch_jobs,
+    share_cores,
+)
 from seqmixer.experiments.oracle import best_score
 from seqmixer.experiments.report import write_report
 from seqmixer.training.log import EPOCH
@@ -80,6 +91,17 @@ def test_a_grid_runs_once_reports_each_run_and_makes_a_report(recipe, tmp_path):
     stamps = {path: path.stat().st_mtime_ns for path in (tmp_path / "grid").rglob("tensors.safetensors")}
     run_grid([recipe], [1], tmp_path / "grid", workers=1, report=lambda result, left: None)
     assert all(path.stat().st_mtime_ns == stamp for path, stamp in stamps.items())
+
+
+@pytest.mark.parametrize(("workers", "each"), [(1, 4), (2, 2), (3, 1), (9, 1)])
+def test_processes_share_the_threads_that_torch_would_use(workers, each):
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(4)
+        share_cores(workers)
+        assert torch.get_num_threads() == each
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_the_recipes_of_the_demo_are_the_papers_models_on_the_built_in_tasks():

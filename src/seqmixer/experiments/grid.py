@@ -29,7 +29,9 @@ from seqmixer.version import __version__
 
 LOOK = 1.0  # seconds between looks at the runs under way
 
-Result = dict[str, Any]  # of one run: task, method, seed, score, valid, epoch, signature, seconds, run, version, ...
+Result = dict[
+    str, Any
+]  # of one run: task, method, seed, score, valid, epoch, signature, seconds, machine, ...
 Report = Callable[[Result, int], None]  # called after each run with what came of it and how many are left
 Judge = Callable[[Run], Mapping[str, Any]]  # what else is found out about a trained run, for its result
 
@@ -211,8 +213,8 @@ def count_seconds(folder: Path, more: float) -> float:
 
 
 def share_cores(workers: int) -> None:
-    """In each process of a pool, once: threads of several that wait for one another take many times as long."""
-    torch.set_num_threads(max(1, (os.cpu_count() or 1) // workers))
+    """In each process of a pool, once: torch's choice, or OMP_NUM_THREADS, would be as many for each of them."""
+    torch.set_num_threads(max(1, torch.get_num_threads() // workers))
 
 
 def completed(result: Result) -> Future[Result]:
