@@ -29,9 +29,7 @@ from seqmixer.version import __version__
 
 LOOK = 1.0  # seconds between looks at the runs under way
 
-Result = dict[
-    str, Any
-]  # of one run: task, method, seed, score, valid, epoch, signature, seconds, machine, ...
+Result = dict[str, Any]  # of one run: task, method, seed, score, valid, epoch, signature, seconds, machine, ...
 Report = Callable[[Result, int], None]  # called after each run with what came of it and how many are left
 Judge = Callable[[Run], Mapping[str, Any]]  # what else is found out about a trained run, for its result
 
