@@ -158,8 +158,8 @@ def test_best_bleu_is_the_highest_over_the_references_of_each_sentence(start):
 @pytest.mark.parametrize("start", [0, 3])
 def test_with_its_end_a_sentence_has_one_word_more_and_is_paid_for_it(start):
     draw = random.Random(start)
-    hypotheses = [*sentences(draw, 48, 8, smallest=4), [5] * 9, [4, 5]]  # nine words fill T = 9: cropped, no EOS
-    references = [*sentences(draw, 48, 10, smallest=4), [5] * 9, [4, 5]]
+    hypotheses = [*sentences(draw, 48, 8), [5] * 9, [4, 5]]  # nine words fill T = 9: cropped, no EOS
+    references = [*sentences(draw, 48, 10), [5] * 9, [4, 5]]
     words = torch.tensor([row(h, 9) for h in hypotheses])
     others = torch.tensor([[row(r, 11)] for r in references])
     rewards = with_end(sentence_bleu)(Rollout(words, others, start))

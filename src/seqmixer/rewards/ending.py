@@ -8,9 +8,8 @@ from dataclasses import replace
 
 from torch import Tensor
 
+from seqmixer.rewards.ngrams import END
 from seqmixer.types import EOS, Reward, Rollout
-
-END = -2  # no vocabulary has it, and it is not what UNK becomes (metric.py)
 
 
 def with_end(reward: Reward) -> Reward:

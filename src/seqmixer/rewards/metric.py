@@ -7,9 +7,8 @@ from functools import partial
 from torch import Tensor
 
 from seqmixer.rewards import bleu, edit, lcs, rouge
+from seqmixer.rewards.ngrams import A_WORD
 from seqmixer.types import UNK, Reward, Rollout
-
-_A_WORD = -1  # no vocabulary has it: what UNK becomes where it is a word like any other
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,7 @@ def unk_as_word(metric: Metric) -> Metric:
 
     def statistics(words: Tensor, references: Tensor) -> Tensor:
         return metric.statistics(
-            words.masked_fill(words == UNK, _A_WORD), references.masked_fill(references == UNK, _A_WORD)
+            words.masked_fill(words == UNK, A_WORD), references.masked_fill(references == UNK, A_WORD)
         )
 
     parts = ["unk:a-word" if part.startswith("unk:") else part for part in metric.signature.split("|")]

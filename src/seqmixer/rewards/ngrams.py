@@ -12,6 +12,9 @@ from torch import Tensor
 
 from seqmixer.types import EOS, PAD, UNK
 
+A_WORD, END = -1, -2  # words that no vocabulary has: what UNK and EOS become where they count like any other
+_UNMATCHED, _OUTSIDE = -3, -4  # what is no word, in a hypothesis and in a reference
+
 
 def inside(words: Tensor) -> Tensor:
     """True before the first EOS or PAD.  (..., T) -> (..., T)"""
@@ -91,7 +94,7 @@ def _known(words: Tensor) -> Tensor:
 
 def same(a: Tensor, b: Tensor) -> Tensor:
     """Where word i of `a` is word j of `b`, and both count.  (..., T), (..., L) -> (..., T, L)"""
-    a, b = a.masked_fill(~_known(a), -2), b.masked_fill(~inside(b), -3)  # ids of no word: one comparison is enough
+    a, b = a.masked_fill(~_known(a), _UNMATCHED), b.masked_fill(~inside(b), _OUTSIDE)  # one comparison is then enough
     return a.unsqueeze(-1) == b.unsqueeze(-2)
 
 
