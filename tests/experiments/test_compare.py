@@ -239,7 +239,8 @@ def test_runs_with_other_settings_but_the_same_references_are_compared(runs):
     assert compare([runs[0], other]).runs[1].score == compare(runs).runs[1].score
 
 
-def test_vocabularies_must_agree_where_unknown_words_are_left_out(runs):
+@pytest.mark.parametrize("metric", ["rouge1", "rouge1_f", "rouge2", "rouge2_f", "rouge_l"])
+def test_vocabularies_must_agree_where_unknown_words_are_left_out(runs, metric):
     smaller = replace(runs[1], target_vocab=Vocab(runs[1].target_vocab.words[:-1]))
-    first, other = (changed(run, "evaluation", metric="rouge2") for run in (runs[0], smaller))
-    refused(first, other, "ROUGE leaves out unknown words, and their target vocabularies differ")
+    first, other = (changed(run, "evaluation", metric=metric) for run in (runs[0], smaller))
+    refused(first, other, f"{metric} leaves out unknown words, and their target vocabularies differ")

@@ -138,7 +138,7 @@ class AlgorithmConfig(Section):
     delta: int = Field(2, ge=1)
     """Delta: how many words each stage hands from XENT to REINFORCE (MIXER), or to its own k best (E2E)."""
     whole: bool = True
-    """MIXER: end with a stage of s = 0, REINFORCE on the whole sequence; without it the last s is 1 or more."""
+    """End with a stage of s = 0: no word is left to XENT (MIXER, E2E). Without it the last s is 1 or more."""
     xent_weight: float = Field(0.5, ge=0)
     """MIXER: weight of XENT in the mixed stages."""
     reinforce_weight: float = Field(0.5, ge=0)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from seqmixer.build import build_metric
 from seqmixer.errors import RunError
-from seqmixer.rewards import Metric
+from seqmixer.rewards import METRICS, Metric
 from seqmixer.runs import Run, named_split
 
 CHUNK = 8_000_000  # counts gathered at once: 32 MB of float32
@@ -78,8 +78,9 @@ def require_same_yardstick(first: Run, other: Run, split: str) -> None:
     if first.dimensions.length != other.dimensions.length:
         lengths = f"T = {first.dimensions.length} words, the other's at T = {other.dimensions.length}"
         raise RunError(f"{pair} the references of one are cropped at {lengths} (data.length)")
-    if metrics[0] == "rouge2" and first.target_vocab != other.target_vocab:  # BLEU's n-grams count, known or not
-        raise RunError(f"{pair} ROUGE leaves out unknown words, and their target vocabularies differ")
+    metric = METRICS.get(metrics[0])
+    if metric and "unk:left-out" in metric.signature and first.target_vocab != other.target_vocab:
+        raise RunError(f"{pair} {metrics[0]} leaves out unknown words, and their target vocabularies differ")
     if first.config.data != other.config.data and references(first, split) != references(other, split):
         raise RunError(f"{pair} their references in the {split} split differ; train both on the same data")
 
