@@ -30,7 +30,7 @@ from seqmixer.evaluation import Evaluation, evaluate
 from seqmixer.identity import alone_in, is_run, require_inside, require_whole, seal
 from seqmixer.schedules import stages
 from seqmixer.training import Progress, Silent, Training, checkpoint, device
-from seqmixer.types import Reward, Rollout, SequenceModel
+from seqmixer.types import Reward, SequenceModel
 
 MAY_CHANGE = {  # between resumes
     "evaluation.batch_size",
@@ -131,7 +131,7 @@ def train_alone(config: Config, folder: Path, progress: Progress, task: Task | N
 def try_out(reward: Reward, task: Task) -> None:
     """Pay some references, so that a reward that fails does so now and not after all epochs of XENT."""
     batch = next(batches(task.valid, 4, task.length, seed=0, epoch=0, shuffle=False))
-    reward(Rollout(batch.target, batch.references, 0, batch.source, batch.meta))
+    reward(batch.rollout(batch.target))
 
 
 def load(folder: Path) -> Run:

@@ -40,6 +40,10 @@ class Batch:
     def to(self, device: Any) -> "Batch":
         return Batch(self.source.to(device), self.target.to(device), self.references.to(device), self.meta)
 
+    def rollout(self, words: Tensor, start: int | Tensor = 0) -> "Rollout":
+        """What a reward sees once these words (B, T) are written, the first `start` of them given."""
+        return Rollout(words, self.references, start, self.source, self.meta)
+
 
 @dataclass(frozen=True)
 class Rollout:

@@ -2,20 +2,18 @@
 
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor, nn
 
-from seqmixer.algorithms.algorithm import Algorithm, Stage
-from seqmixer.algorithms.measures import measures
+from seqmixer.algorithms.algorithm import Stage
+from seqmixer.algorithms.paid import Paid, steps_of
 from seqmixer.algorithms.xent import XENT, reference_loss
-from seqmixer.decoding import generate, sample, shift
-from seqmixer.losses import baseline_error, cross_entropy, policy_gradient
-from seqmixer.rewards import begin
+from seqmixer.decoding import generate
+from seqmixer.losses import cross_entropy
 from seqmixer.schedules import at
-from seqmixer.types import PAD, Batch, Generate, Loss, Reward, Rollout, SequenceModel
+from seqmixer.types import Batch, Generate, Loss, Reward, SequenceModel
 
 
-class Mixer(Algorithm):
+class Mixer(Paid):
     """XENT on the first s words, REINFORCE on the rest; s falls from T, where all is XENT, by Delta at each stage."""
 
     def __init__(
@@ -31,8 +29,7 @@ class Mixer(Algorithm):
         generate: Generate = generate,
         kl: float = 0.0,
     ) -> None:
-        super().__init__(reward, generate, kl)
-        self.baseline = baseline
+        super().__init__(reward, baseline, generate, kl)
         self.length = length  # T
         self.forced = forced  # by epoch: s
         self.xent_weight = xent_weight  # in the mixed stages; pure XENT has weight 1, as released
@@ -40,29 +37,17 @@ class Mixer(Algorithm):
         self.overlap = overlap  # as released: word s is sampled, and trained by both losses
 
     def loss(self, model: SequenceModel, batch: Batch, stage: Stage, dial: Tensor) -> Loss:
-        assert self.reward is not None
         if stage is XENT:
             return reference_loss(model, batch, inputs=batch.target)
         s = dial.long()  # ()
         start = (s - 1).clamp(min=0) if self.overlap else s  # the first word the model writes
-        steps = torch.arange(self.length, device=batch.target.device)  # (T,)
-        given = (steps < start).expand_as(batch.target)  # (B, T)
-        words = self.generate(model, batch.source, batch.target, given, sample)  # w_1..w_s w^g_{s+1}..w^g_T: (B, T)
-        free = ~given & (words != PAD)  # (B, T) true on the REINFORCE part
-        pending = begin(self.reward, Rollout(words, batch.references, start, batch.source, batch.meta))
+        written = self.write(model, batch, start)
 
-        h = model.unroll(shift(words), model.encode(batch.source))  # (B, T, H)
-        log_p = model.log_prob(h, words)  # (B, T)
-        drift, kl = self.drift(batch.source, words, log_p, free)  # (B, T)
-        r = pending()  # (B,)
-        r_bar = self.baseline(h)  # (B, T)
-
-        taught = model.log_prob(h, batch.target) if self.overlap else log_p  # else words are the target's up to s
-        xent = cross_entropy(taught, (steps < s) & batch.mask)
-        reinforce = policy_gradient(log_p, r.unsqueeze(-1) - drift - r_bar, free)
-        mixed = self.xent_weight * xent + self.reinforce_weight * reinforce
-        value = (mixed + baseline_error(r_bar, r, free)) / len(batch)
-        return Loss(value, measures(log_p, words, free, r, r_bar, batch) | kl)
+        # up to s the words are the target's, unless the model wrote word s
+        taught = model.log_prob(written.h, batch.target) if self.overlap else written.log_p
+        xent = cross_entropy(taught, (steps_of(batch) < s) & batch.mask)
+        mixed = self.xent_weight * xent + self.reinforce_weight * written.reinforce
+        return Loss((mixed + written.error) / len(batch), written.metrics)
 
     def stage(self, epoch: int) -> Stage:
         s = at(self.forced, epoch)

@@ -17,7 +17,7 @@ from seqmixer.decoding import deployed, free, generate, greedy, sample, shift
 from seqmixer.doctor.findings import Finding
 from seqmixer.evaluation import device_of
 from seqmixer.losses import entropy
-from seqmixer.types import EOS, PAD, Batch, Choose, Reward, Rollout, SequenceModel
+from seqmixer.types import EOS, PAD, Batch, Choose, Reward, SequenceModel
 
 SENTENCES = 64
 SAMPLES = 8  # of each sentence
@@ -56,7 +56,7 @@ def preflight(
         return generate(model, batch.source, *free(batch.source, length), choose)  # (B, T)
 
     def paid(words: Tensor) -> Tensor:
-        return reward(Rollout(words, batch.references, 0, batch.source, batch.meta))  # (B,)
+        return reward(batch.rollout(words))  # (B,)
 
     best = written(greedy)  # (B, T)
     drawn = [written(sample) for _ in range(samples)]

@@ -13,7 +13,7 @@ from seqmixer.decoding import free, generate, greedy, score
 from seqmixer.errors import Diverged
 from seqmixer.training import checkpoint
 from seqmixer.training.log import Event, Fault
-from seqmixer.types import Batch, Rollout, SequenceModel
+from seqmixer.types import Batch, SequenceModel
 
 if TYPE_CHECKING:
     from seqmixer.training.loop import Training
@@ -138,7 +138,7 @@ def suspects(model: SequenceModel, algorithm: Algorithm, batch: Batch, sampled: 
     finite = score(model, batch.source, batch.target).isfinite()  # (B,)
     if sampled and algorithm.reward is not None:
         words = generate(model, batch.source, *free(batch.source, batch.target.shape[1]), greedy)  # (B, T)
-        finite &= algorithm.reward(Rollout(words, batch.references, 0, batch.source, batch.meta)).isfinite()
+        finite &= algorithm.reward(batch.rollout(words)).isfinite()
     return [str(meta["source"]) for meta, fine in zip(batch.meta, finite.tolist(), strict=True) if not fine]
 
 

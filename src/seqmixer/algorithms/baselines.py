@@ -1,0 +1,33 @@
+"""The reward expected at each step, which is taken off what is paid (Sec. 3.2.1)."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+
+
+class LinearBaseline(nn.Module):
+    """rbar_t: the reward expected at step t, a linear regressor of the hidden state (Sec. 3.2.1).
+
+    "In order to prevent feedback loops, we do not backpropagate this error through the recurrent network." The state is
+    brought to length 1 first: a step of the regressor's Adam then moves rbar as far whatever the size of the model.
+    """
+
+    def __init__(self, features: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(features))
+        self.bias = nn.Parameter(torch.tensor(0.01))  # as released
+
+    def forward(self, h: Tensor) -> Tensor:
+        return normalize(h.detach(), dim=-1) @ self.weight + self.bias  # (B, T, H) x (H,) -> (B, T)
+
+
+class StepBaseline(nn.Module):
+    """The released baseline: a linear regressor of its own for each step."""
+
+    def __init__(self, features: int, length: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(length, features))
+        self.bias = nn.Parameter(torch.full((length,), 0.01))
+
+    def forward(self, h: Tensor) -> Tensor:
+        return (normalize(h.detach(), dim=-1) * self.weight).sum(-1) + self.bias  # (B, T, H) x (T, H) -> (B, T)
