@@ -117,3 +117,15 @@ def test_an_error_of_a_program_is_not_mistaken_for_a_question(device):
     with pytest.raises(RuntimeError, match=r"^mine$"):
         Programs()("name", broken, torch.ones(1, device=device))
     assert torch.cuda.get_sync_debug_mode() == 0
+
+
+def test_a_program_inside_another_does_not_end_the_watch_for_questions(monkeypatch):
+    """The sampling of a step is a program of its own; the reward comes after it."""
+    mode = ["default"]
+    monkeypatch.setattr(torch.cuda, "get_sync_debug_mode", lambda: mode[-1])
+    monkeypatch.setattr(torch.cuda, "set_sync_debug_mode", mode.append)
+    with fast.no_questions():
+        with fast.no_questions():
+            assert mode[-1] == "error"
+        assert mode[-1] == "error"
+    assert mode[-1] == "default"

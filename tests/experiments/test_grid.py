@@ -127,6 +127,13 @@ def plain(recipe):
     return recipe
 
 
+def test_a_rate_of_their_own_stays_for_all_methods(recipe, tmp_path):
+    """Perplexity, by which the base's rate decays, is what only XENT lowers."""
+    recipe = replace(recipe, settings=("training.decay=1.5",))
+    assert base_job(recipe, 1).config.training.decay == 1.5
+    assert {job.config.training.decay for job in method_jobs(recipe, 1, tmp_path)} == {1}
+
+
 def test_without_a_rate_of_their_own_methods_go_on_with_that_of_the_bases_best_epoch(recipe, tmp_path):
     run = tmp_path / "toy-summarization/seed-1/base"
     run.mkdir(parents=True)
@@ -136,8 +143,8 @@ def test_without_a_rate_of_their_own_methods_go_on_with_that_of_the_bases_best_e
         for i, (rate, best) in enumerate(log, 1)
     ]
     (run / "log.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
-    rates = {job.config.training.lr for job in method_jobs(plain(recipe), 1, tmp_path)}
-    assert rates == {0.008}
+    trainings = [job.config.training for job in method_jobs(plain(recipe), 1, tmp_path)]
+    assert {(training.lr, training.decay) for training in trainings} == {(0.008, 1.2)}
 
 
 def test_a_method_from_scratch_starts_from_nothing_with_the_rate_and_the_epochs_of_the_base(recipe):

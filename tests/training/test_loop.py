@@ -217,6 +217,12 @@ def test_the_rate_of_the_mixed_stages_does_not_follow_perplexity(task, tmp_path)
     assert [event["rate"] for event in epochs(read_log(tmp_path))][2:] == [1e-5, 1e-5, 1e-5]
 
 
+def test_a_rate_that_begins_below_the_least_ends_the_run_only_when_it_falls(task, tmp_path):
+    settings = TrainingConfig(batch_size=4, optimizer="sgd", lr=1e-9, decay=1.2, min_lr=2.0)  # too small to do anything
+    Training(model_for(task), Xent(), task, tmp_path, epochs=4, settings=settings).run()
+    assert [event["rate"] for event in epochs(read_log(tmp_path))] == [1e-9, 1e-9]  # nothing to compare the first with
+
+
 def test_the_gradient_norm_is_clipped_and_the_baseline_does_not_count(task, tmp_path):
     settings = TrainingConfig(batch_size=9, optimizer="sgd", lr=1.0, clip=0.01)
     model = model_for(task, dropout=0.0)

@@ -10,6 +10,7 @@ from torch import nn
 from networks import ALGORITHMS, DEVICES, MODELS, T, algorithm, batch_for, network
 from seqmixer.algorithms import LinearBaseline, Mixer, Reinforce, Xent
 from seqmixer.config import TrainingConfig
+from seqmixer.decoding import fast, generate
 from seqmixer.kernels import fused
 from seqmixer.rewards import sentence_bleu
 from seqmixer.training import checkpoint
@@ -150,14 +151,16 @@ def test_each_shape_is_captured_once(device):
     assert len(step.programs.captured) == 2
 
 
+@pytest.mark.parametrize("searched", [generate, fast.generate])
 @pytest.mark.parametrize("device", CUDA)
-def test_a_reward_that_asks_the_device_is_named_in_one_line_and_training_goes_on(device):
+def test_a_reward_that_asks_the_device_is_named_in_one_line_and_training_goes_on(device, searched):
     lines, model = [], network("lstm-text")
 
     def asking(rollout):
         return sentence_bleu(rollout) + rollout.words.sum().item() % 2
 
-    step = step_of(model, Reinforce(asking, LinearBaseline(model.features)), device, report=lines.append)
+    learning = Reinforce(asking, LinearBaseline(model.features), generate=searched)
+    step = step_of(model, learning, device, report=lines.append)
     before = weights(step)
     for seed in range(UPDATES):
         assert math.isfinite(loss_of(step, batch_for("lstm-text", seed).to(device)))

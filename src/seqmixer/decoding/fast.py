@@ -112,14 +112,15 @@ class Programs:
 
 @contextmanager
 def no_questions() -> Iterator[None]:
-    """An error for every operation that waits for the device."""
+    """An error for every operation that waits for the device. One program may be a part of another."""
+    before = torch.cuda.get_sync_debug_mode()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch calls this mode a prototype
         torch.cuda.set_sync_debug_mode("error")
         try:
             yield
         finally:
-            torch.cuda.set_sync_debug_mode("default")
+            torch.cuda.set_sync_debug_mode(before)
 
 
 def capturable(tensor: Tensor) -> bool:

@@ -79,11 +79,15 @@ def scratch_jobs(recipe: Recipe, seed: int) -> list[Job]:
 
 
 def method_jobs(recipe: Recipe, seed: int, folder: Path) -> list[Job]:
-    """What starts from a base. Without a rate of its own (training.mixed_lr) it goes on with that of the base."""
+    """What starts from a base. Without a rate of its own (training.mixed_lr) it goes on with that of the base.
+
+    A rate of its own stays, for all methods alike: by perplexity, which only XENT lowers, the others' would decay.
+    """
     plain = Config.load(recipe.path, recipe.settings)
     base = folder / recipe.task / f"seed-{seed}" / "base"
     rate = plain.training.mixed_lr or best_rate(base)
     rest = ["algorithm.xent_epochs=0", f"training.start={json.dumps(str(base))}", f"training.lr={rate}"]
+    rest += ["training.decay=1"] if plain.training.mixed_lr else []
     return [job(recipe, seed, each.name, [*each.settings, *rest]) for each in recipe.methods if not each.scratch]
 
 

@@ -172,8 +172,9 @@ class Training:
         """The released rule. REINFORCE seldom lowers perplexity: where it has a rate of its own, that stays."""
         position, own = self.position, stage.sampled and self.settings.mixed_lr is not None
         if self.settings.decay > 1 and not own:
-            position.rate = decayed(position.rate, entropy, position.entropy, self.settings.decay)
-            position.over = position.rate < self.settings.min_lr
+            before = position.rate
+            position.rate = decayed(before, entropy, position.entropy, self.settings.decay)
+            position.over = position.rate < min(before, self.settings.min_lr)  # not where it began below
         position.entropy = min(position.entropy, entropy)
         self.step.rate = position.rate
 
