@@ -47,6 +47,17 @@ def test_bleu_is_sacrebleus(tokenize, references):
     )
 
 
+@pytest.mark.parametrize("metric", ["bleu", "chrf", "ter", "rouge2", "rouge_l", "cider"])
+def test_sentences_may_have_different_numbers_of_references(metric):
+    """As MSCOCO's have. The same reference twice pays no more than once."""
+    hypotheses, references = corpus(80, 3, longest=12)
+    fewer = [several if i % 2 else several[:1] for i, several in enumerate(references)]
+    again = [several if i % 2 else several[:1] * 3 for i, several in enumerate(references)]
+    score = scored(hypotheses, fewer, metric)
+    assert score.value == pytest.approx(scored(hypotheses, again, metric).value)
+    assert "|nrefs:var|" in score.signature
+
+
 def test_chrf_and_ter_are_sacrebleus():
     hypotheses, references = corpus(20, 2, longest=12)
     streams, version = list(zip(*references, strict=True)), sacrebleu.__version__
@@ -130,7 +141,7 @@ def test_the_paper_protocol_is_the_released_evaluator(seed, length, least):
     assert score.value == pytest.approx(value, abs=1e-3)
     assert 0 < n < 700
     rules = f"bleu|order:4|smooth:none|unk:never-matches|refs:closest|cut:{length}|bins:{least}|n:{n}/700|words:{words}"
-    assert re.fullmatch(rf"paper\|{re.escape(rules)}\|seqmixer:[\d.]+", score.signature)
+    assert re.fullmatch(rf"paper\|{re.escape(rules)}\|vocab:open\|seqmixer:[\d.]+", score.signature)
 
 
 def test_the_two_protocols_differ_in_unknown_words_and_in_length():

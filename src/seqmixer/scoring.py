@@ -9,8 +9,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import count
+from itertools import count, zip_longest
 from pathlib import Path
+from typing import Any
 
 import torch
 from sacrebleu.metrics.bleu import BLEU as SacreBLEU
@@ -98,19 +99,19 @@ def paper(
         Score(
             name,
             _counted(PAPER[name], cut, wanted, _ids({"<unk>": UNK})),
-            paper_signature(PAPER[name], references, chosen, length, least),
+            paper_signature(PAPER[name], references, chosen, length, vocab="open", least=least),
         )
         for name in metrics
     ]
 
 
 def paper_signature(
-    metric: Metric, references: References, chosen: Sequence[int], length: int, least: int = LEAST
+    metric: Metric, references: References, chosen: Sequence[int], length: int, vocab: str, least: int = LEAST
 ) -> str:
-    """How a score of the `chosen` sentences was made."""
+    """How a score of the `chosen` sentences was made. `vocab`: which words of the references are known, or "open"."""
     words = sum(len(references[i][0].split()[:length]) for i in chosen)
-    how = f"cut:{length}|bins:{least}|n:{len(chosen)}/{len(references)}|words:{words}|seqmixer:{__version__}"
-    return f"paper|{metric.signature}|{how}"
+    how = f"cut:{length}|bins:{least}|n:{len(chosen)}/{len(references)}|words:{words}|vocab:{vocab}"
+    return f"paper|{metric.signature}|{how}|seqmixer:{__version__}"
 
 
 def kept(sources: Texts, references: References, least: int = LEAST) -> list[int]:
@@ -173,13 +174,13 @@ def _require(protocol: str, metrics: Sequence[str]) -> None:
 
 def _of_text(name: str, hypotheses: Texts, references: References, tokenize: str) -> Score:
     """By sacreBLEU, and with its signature."""
-    metric = _sacrebleu(name, tokenize, tuple(zip(*references, strict=True)))
+    metric = _sacrebleu(name, tokenize, tuple(zip_longest(*references)))  # None: fewer references than others have
     result = metric.corpus_score(hypotheses, None)
     return Score(name, result.score, f"standard|{name}|n:{len(hypotheses)}|{metric.get_signature()}")
 
 
 @lru_cache(maxsize=4)  # of one test set: many systems, or widths of a beam, are scored against the same references
-def _sacrebleu(name: str, tokenize: str, streams: tuple[tuple[str, ...], ...]) -> SacreBLEU | CHRF | TER:
+def _sacrebleu(name: str, tokenize: str, streams: Any) -> SacreBLEU | CHRF | TER:
     """With the n-grams of the references counted, which takes longer than to score."""
     match name:
         case "bleu":
@@ -201,7 +202,9 @@ def _of_words(name: str, hypotheses: Texts, references: References, tokenize: st
         metric = cider_metric(DocumentFrequencies.build(documents))
     else:
         metric = ROUGES[name]
-    how = f"nrefs:{len(references[0])}|tok:{tokenize}|n:{len(hypotheses)}|seqmixer:{__version__}"
+    counts = {len(several) for several in references}
+    several = str(counts.pop()) if len(counts) == 1 else "var"  # as sacreBLEU has it
+    how = f"nrefs:{several}|tok:{tokenize}|n:{len(hypotheses)}|seqmixer:{__version__}"
     signature = f"standard|{unk_as_word(metric).signature}|{how}"
     return Score(name, _counted(metric, written, wanted, ids), signature)
 
@@ -218,11 +221,13 @@ def _counted(
     rows = []
     for i in range(0, len(hypotheses), ROWS):
         words = _padded(hypotheses[i : i + ROWS], ids)  # (B, T)
-        each = [words for several in references[i : i + ROWS] for words in several]
-        rows.append(metric.statistics(words, _padded(each, ids).unflatten(0, (len(words), -1))))  # (B, R, L)
+        streams = zip_longest(*references[i : i + ROWS])  # R of them; None: fewer references than others have
+        others = _padded([sentence for stream in streams for sentence in stream], ids)  # (R B, L)
+        rows.append(metric.statistics(words, others.unflatten(0, (-1, len(words))).transpose(0, 1)))  # (B, R, L)
     return float(metric.corpus(torch.cat(rows)))
 
 
-def _padded(sentences: Sequence[Sequence[str]], ids: defaultdict[str, int]) -> Tensor:
-    tensors = [torch.tensor([*(ids[word] for word in words), EOS]) for words in sentences]
+def _padded(sentences: Sequence[Sequence[str] | None], ids: defaultdict[str, int]) -> Tensor:
+    """All sentences, one a row; what is missing is all PAD."""
+    tensors = [torch.tensor([PAD] if words is None else [*(ids[word] for word in words), EOS]) for words in sentences]
     return pad_sequence(tensors, batch_first=True, padding_value=PAD)
