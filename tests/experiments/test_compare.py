@@ -9,6 +9,7 @@ from rich.console import Console
 from sacrebleu.metrics import BLEU as SacreBLEU
 from sacrebleu.significance import PairedTest
 
+from seqmixer.build import build_metric
 from seqmixer.config import Config
 from seqmixer.data import Vocab
 from seqmixer.errors import RunError
@@ -237,6 +238,15 @@ def test_runs_with_different_references_are_refused(runs):
 def test_runs_with_other_settings_but_the_same_references_are_compared(runs):
     other = changed(runs[1], "data", limit=5)
     assert compare([runs[0], other]).runs[1].score == compare(runs).runs[1].score
+
+
+def test_runs_whose_scores_are_made_in_different_ways_are_refused(runs):
+    """CIDEr-D weighs words by how rare they are in the training data."""
+    first, other = (changed(run, "evaluation", metric="cider") for run in runs)
+    fewer = changed(other, "data", limit=5)
+    ways = [build_metric(run.config, run.task()).signature for run in (first, fewer)]
+    assert ways[0] != ways[1]
+    refused(first, fewer, f"their scores are made in different ways, {ways[0]} and {ways[1]}")
 
 
 @pytest.mark.parametrize("metric", ["rouge1", "rouge1_f", "rouge2", "rouge2_f", "rouge_l"])

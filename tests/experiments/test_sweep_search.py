@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from dataclasses import replace
 
 import pytest
@@ -14,6 +15,7 @@ import torch
 
 from seqmixer.config import Config
 from seqmixer.errors import ConfigError, DataError, Diverged, Interrupted, RunError
+from seqmixer.experiments.sweep import search as module
 from seqmixer.experiments.sweep.record import importance, table, write_record
 from seqmixer.experiments.sweep.search import claim, open_search, plan
 from seqmixer.experiments.sweep.space import Choices, Range, combinations
@@ -110,6 +112,24 @@ def test_a_trial_that_runs_elsewhere_is_left_alone(search):
         assert (one.trial.number, other.trial.number, none) == (0, 1, None)
     with claim(mine) as again:  # its process let go without telling what came of it
         assert (again.trial.number, again.values) == (0, one.values)
+
+
+def test_a_trial_that_ends_while_another_process_looks_for_orphans_is_left_alone(search, monkeypatch):
+    mine, plain = search(trials=2), module.trial_lock
+    open_search(mine)
+    running = ExitStack()
+    running.enter_context(claim(mine))
+
+    def ends_now(search, number):
+        """The other process has seen that trial 0 runs, and tries its lock next."""
+        monkeypatch.setattr(module, "trial_lock", plain)
+        module.load_study(search).tell(0, 1.0)
+        running.close()
+        return plain(search, number)
+
+    monkeypatch.setattr(module, "trial_lock", ends_now)
+    with claim(mine) as found:
+        assert found.trial.number == 1
 
 
 def test_a_process_that_dies_while_it_claims_a_cell_leaves_it_to_the_next(search, monkeypatch):

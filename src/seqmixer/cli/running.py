@@ -132,6 +132,9 @@ def compare(
 ) -> None:
     """Put runs side by side, with paired-bootstrap significance against the first.
 
+    The p-value is sacreBLEU's; of a clear difference it counts one tail only, so ask for p < 0.025 where 5 % is meant
+    for both sides, or look at the 95 % interval.
+
     \b
     seqmixer compare runs/xent runs/mixer
     """

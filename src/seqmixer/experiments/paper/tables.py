@@ -76,7 +76,10 @@ def significance(results: Results) -> Table:
         intervals = "; ".join(f"{low:+.2f} .. {high:+.2f}" for low, high in test.intervals)
         p_values = ", ".join(f"{p:.3f}" for p in test.p_values)
         lines.append([f"{name} − {against}", f"{mean(test.differences):+.2f}", intervals, p_values])
-    note = "Paired bootstrap, 1,000 resampled test sets; intervals and p-values by seed."
+    note = (
+        "Paired bootstrap, 1,000 resampled test sets; intervals and p-values by seed. p is sacreBLEU's, which of a clear "
+        "difference counts one tail only."
+    )
     return Table("Differences to XENT", ["", "difference", "95 % intervals", "p"], lines, note)
 
 

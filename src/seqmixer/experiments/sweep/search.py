@@ -150,6 +150,9 @@ def orphan(search: Search) -> tuple[Claim, BaseFileLock] | None:
         except Timeout:
             continue
         study, store = load_study(search, sampler(search, left.number)), storage(search)
+        if study.get_trials(deepcopy=False)[left.number].state.is_finished():  # since it was listed
+            lock.release()
+            continue
         key = store.get_trial_id_from_study_id_trial_number(store.get_study_id_from_name(STUDY), left.number)
         return claimed(search, Trial(study, key)), lock
     return None
