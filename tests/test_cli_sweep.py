@@ -163,7 +163,7 @@ def test_without_optuna_the_extra_is_named(run, folder, monkeypatch):
     code, _, err = run("sweep", "tiny.toml", "--search", "space.toml")
     assert (code, err) == (
         2,
-        "seqmixer: a sweep needs optuna and matplotlib; install them with: pip install 'seqmixer[sweep]'\n",
+        "seqmixer: a sweep needs optuna and matplotlib; install it with: pip install 'seqmixer[sweep]'\n",
     )
 
 

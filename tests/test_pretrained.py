@@ -321,10 +321,10 @@ def longest(model):
 @pytest.mark.parametrize(
     ("hidden", "overrides", "message"),
     [
-        ("transformers", [], "a model of Hugging Face needs transformers; install it with: pip install seqmixer[hf]"),
-        ("peft", ["model.lora_rank=2"], "model.lora_rank needs peft; install it with: pip install seqmixer[hf]"),
+        ("transformers", [], "a model of Hugging Face needs transformers; install it with: pip install 'seqmixer[hf]'"),
+        ("peft", ["model.lora_rank=2"], "model.lora_rank needs peft; install it with: pip install 'seqmixer[hf]'"),
         ("datasets", ["data.task=dataset", 'data.columns=["a", "b"]'],
-         "data.task = 'dataset' needs datasets; install it with: pip install seqmixer[hf]"),
+         "data.task = 'dataset' needs datasets; install it with: pip install 'seqmixer[hf]'"),
     ],
 )  # fmt: skip
 def test_without_the_extra_one_line_names_it(run, small, lines, monkeypatch, hidden, overrides, message):

@@ -44,6 +44,11 @@ def unknown(kind: str, got: object, choices: Iterable[str]) -> ConfigError:
     return ConfigError(f"unknown {kind} {got!r}.{hint} Known: {', '.join(names)}.")
 
 
-def missing_extra(what: str, package: str, extra: str) -> SeqmixerError:
-    """Build the error for an optional package that is not installed."""
-    return SeqmixerError(f"{what} needs {package}; install it with: pip install seqmixer[{extra}]")
+def missing_extra(who_needs: str, extra: str) -> SeqmixerError:
+    """Build the error for an optional package that is not installed: "a report needs jinja2"."""
+    return SeqmixerError(f"{who_needs}; install it with: {installation(extra)}")
+
+
+def installation(extra: str) -> str:
+    """The command. In quotes, because some shells take the brackets for a pattern."""
+    return f"pip install 'seqmixer[{extra}]'"

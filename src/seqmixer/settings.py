@@ -3,10 +3,12 @@
 import textwrap
 import tomllib
 from collections.abc import Sequence
+from itertools import chain, starmap
 from typing import Any
 
 import tomli_w
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from seqmixer.errors import ConfigError, unknown
@@ -18,14 +20,24 @@ def documentation(config: type[BaseModel]) -> str:
     """Every setting as TOML, its meaning above it. Settings without a value by default are commented out."""
     lines = []
     for name, field in config.model_fields.items():
-        kind = field.annotation
-        table = kind.model_fields if isinstance(kind, type) and issubclass(kind, BaseModel) else {name: field}
-        lines += [f"\n[{name}]"] if table is not config.model_fields and name not in table else []
-        for key, setting in table.items():
-            default = setting.get_default(call_default_factory=True)
-            line = f"# {key} =" if default is None else tomli_w.dumps({key: default}).strip()
-            lines += [*comment(setting.description or ""), line]
+        if inner := section(field):
+            lines += [f"\n[{name}]", *chain.from_iterable(starmap(setting, inner.model_fields.items()))]
+        else:
+            lines += setting(name, field)
     return "\n".join(lines)
+
+
+def section(field: FieldInfo) -> type[BaseModel] | None:
+    """The table of settings that a field is; None: it is a setting."""
+    kind = field.annotation
+    return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
+
+
+def setting(name: str, field: FieldInfo) -> list[str]:
+    """Its meaning, and its default."""
+    default = field.get_default(call_default_factory=True)
+    line = f"# {name} =" if default is None else tomli_w.dumps({name: default}).strip()
+    return [*comment(field.description or ""), line]
 
 
 def comment(text: str) -> list[str]:
@@ -66,10 +78,10 @@ def explain(error: ErrorDetails, config: type[BaseModel]) -> str:
 
 def known(tables: Sequence[str], config: type[BaseModel]) -> list[str]:
     """The names of all settings in a table, written in full."""
-    section = config
+    found = config
     for table in tables:
-        kind = section.model_fields[table].annotation if table in section.model_fields else None
-        if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
+        inner = section(found.model_fields[table]) if table in found.model_fields else None
+        if inner is None:
             break
-        section = kind
-    return [".".join([*tables, name]) for name in section.model_fields]
+        found = inner
+    return [".".join([*tables, name]) for name in found.model_fields]

@@ -60,7 +60,7 @@ def test_extras_and_what_they_are_for(monkeypatch, there):
         else (
             "note",
             "the extra report, for figures and HTML reports, is not installed (seqmixer-extra-x missing); pip install "
-            "seqmixer[report]",
+            "'seqmixer[report]'",
         )
     )
 

@@ -37,7 +37,7 @@ def read_split(path: Path, split: str) -> "Dataset":
     try:
         from datasets import load_from_disk
     except ImportError:
-        raise missing_extra("data.task = 'dataset'", "datasets", "hf") from None
+        raise missing_extra("data.task = 'dataset' needs datasets", "hf") from None
     try:
         splits = load_from_disk(str(path))
     except (OSError, ValueError) as error:

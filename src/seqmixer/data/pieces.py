@@ -127,7 +127,7 @@ def read_tokenizer(path: str) -> "PreTrainedTokenizerBase":
     try:
         from transformers import AutoTokenizer
     except ImportError:
-        raise missing_extra("a tokenizer of Hugging Face", "transformers", "hf") from None
+        raise missing_extra("a tokenizer of Hugging Face needs transformers", "hf") from None
     try:
         return AutoTokenizer.from_pretrained(path, trust_remote_code=False)
     except (OSError, ValueError, KeyError) as error:

@@ -128,6 +128,11 @@ def capturable(tensor: Tensor) -> bool:
     return tensor.is_cuda and fused() and not torch.cuda.is_current_stream_capturing()
 
 
+def warming(tensor: Tensor) -> int:
+    """How many calls of one shape come before the program is replayed."""
+    return 2 if capturable(tensor) else 0
+
+
 def where(error: BaseException) -> str:
     """The line of code an error comes from."""
     traceback = error.__traceback__

@@ -11,7 +11,7 @@ import torch
 
 from seqmixer.config import Config
 from seqmixer.doctor.findings import Finding, Section
-from seqmixer.errors import RunError
+from seqmixer.errors import RunError, installation
 from seqmixer.training import device
 from seqmixer.version import __version__
 
@@ -88,7 +88,7 @@ def extras() -> list[Finding]:
         purpose = f"the extra {extra}, for {PURPOSES[extra]}"
         if lacking:
             what = f"{purpose}, is not installed ({', '.join(lacking)} missing)"
-            findings.append(Finding("note", what, advice=f"pip install seqmixer[{extra}]"))
+            findings.append(Finding("note", what, advice=installation(extra)))
         else:
             findings.append(Finding("ok", f"{purpose}, is installed"))
     return findings

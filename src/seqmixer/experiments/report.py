@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from seqmixer.errors import RunError, SeqmixerError
+from seqmixer.errors import RunError, missing_extra
 from seqmixer.experiments.figures import DARK, LIGHT, learning_curves, relative_gains, standalone
 from seqmixer.experiments.grid import shared_task
 from seqmixer.experiments.summary import LABELS, Cell, Grid, Row, details, headline, read_grid, rows
@@ -83,9 +83,7 @@ def require_extra() -> None:
         import jinja2  # noqa: F401
         import matplotlib  # noqa: F401
     except ImportError:
-        raise SeqmixerError(
-            "a report needs matplotlib and jinja2; install them with: pip install 'seqmixer[report]'"
-        ) from None
+        raise missing_extra("a report needs matplotlib and jinja2", "report") from None
 
 
 def examples(grid: Grid, task: str) -> list[Example]:

@@ -53,7 +53,6 @@ class Grid:
     methods: Sequence[str]
     seeds: Sequence[int]
     best: Mapping[str, float | None]  # by task: the test score of the best grammatical outputs, where it is known
-    published: Mapping[str, Mapping[str, float]]  # by the paper's task and method
     seconds: float  # of all calls
     workers: int  # runs at a time
     machine: str
@@ -103,7 +102,6 @@ def read_grid(folder: Path) -> Grid:
             values["methods"],
             values["seeds"],
             best=values.get("best") or {},
-            published=values.get("published") or {},
             seconds=values["seconds"],
             workers=values["workers"],
             machine=values["machine"],

