@@ -24,8 +24,8 @@ from torch import Tensor
 from seqmixer.algorithms import E2E, Algorithm, Dad, LinearBaseline, Mixer, Reinforce, Xent
 from seqmixer.build import Dimensions, build_model
 from seqmixer.config import ModelConfig, TrainingConfig
-from seqmixer.decoding import Programs, fast, sample
-from seqmixer.kernels import plain
+from seqmixer.decoding import fast, sample
+from seqmixer.kernels import Programs, plain
 from seqmixer.rewards import rouge2_recall, sentence_bleu
 from seqmixer.training.step import Step
 from seqmixer.types import EOS, PAD, Batch, Reward, Rollout

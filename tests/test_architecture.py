@@ -30,7 +30,7 @@ LAYERS = [  # a module imports only from its own part and from rows above
 ]
 RANK = {name: i for i, row in enumerate(LAYERS) for name in row}
 LOOPS = {"decoding/generate.py", "decoding/beam.py", "algorithms/e2e.py", "kernels/recurrence.py"}
-DEVICE = {"decoding/fast.py", "training/step.py"}  # and the kernels
+DEVICE = {"training/step.py"}  # and the kernels
 EQUATION = re.compile(r"\bEqs?\.\s*(\d+)(?:\s*[-–]\s*(\d+))?")
 
 

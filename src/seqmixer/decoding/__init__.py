@@ -2,12 +2,10 @@
 
 from seqmixer.decoding import fast
 from seqmixer.decoding.beam import Hypotheses, beam_search
-from seqmixer.decoding.fast import Programs
 from seqmixer.decoding.generate import deployed, ended, free, generate, greedy, sample, sampler, score, shift
 
 __all__ = [
     "Hypotheses",
-    "Programs",
     "beam_search",
     "deployed",
     "ended",

@@ -1,13 +1,5 @@
-"""Programs of tensors captured as CUDA graphs: hundreds of small launches become one.
+"""The searches of a model, each captured as one program."""
 
-What cannot be captured, and what is not on a CUDA device, runs as it is.
-"""
-
-import warnings
-from collections.abc import Callable, Hashable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
@@ -16,130 +8,8 @@ from torch import Tensor
 from seqmixer.decoding.beam import Hypotheses
 from seqmixer.decoding.beam import beam_search as plain_beam_search
 from seqmixer.decoding.generate import generate as plain_generate
-from seqmixer.kernels import fused
+from seqmixer.kernels import Programs
 from seqmixer.types import Choose, SequenceModel
-
-Run = Callable[..., Any]  # tensors -> nested tuples, dicts or dataclasses of tensors
-
-
-@dataclass(frozen=True)
-class Captured:
-    """A program for inputs of one shape. Replaying overwrites the outputs of the time before."""
-
-    graph: Any
-    inputs: tuple[Tensor, ...]
-    outputs: Any
-
-    def __call__(self, *inputs: Tensor) -> Any:
-        for mine, given in zip(self.inputs, inputs, strict=True):
-            mine.copy_(given)
-        self.graph.replay()
-        return self.outputs
-
-
-class Programs:
-    """Programs by name and shape of their inputs.
-
-    The first call runs a program as it is (which also compiles its kernels and makes what it keeps between calls), the
-    second captures it, later ones replay it. All share one pool of memory: what one leaves there, the next may use.
-    """
-
-    def __init__(self, report: Callable[[str], None] = lambda line: None) -> None:
-        self.report = report
-        self.seen: set[Hashable] = set()
-        self.captured: dict[Hashable, Captured] = {}
-        self.pool: Any = None
-        self.stream: Any = None
-        self.impossible = False
-
-    def __call__(self, name: Hashable, run: Run, *inputs: Tensor) -> Any:
-        """run(*inputs). What it returns is good until the next call."""
-        if self.impossible or not capturable(inputs[0]):
-            return run(*inputs)
-        key = (name, *((tensor.shape, tensor.dtype) for tensor in inputs))
-        if key in self.captured:
-            return self.captured[key](*inputs)
-        if key in self.seen:
-            self.captured[key] = self.capture(run, inputs)
-            return self.captured[key](*inputs)
-        self.seen.add(key)
-        return self.first(run, inputs)
-
-    def forget(self) -> None:
-        """Everything is to be captured anew: what the programs keep between calls has been replaced."""
-        self.seen.clear()
-        self.captured.clear()
-        self.pool = None  # it went with the last program that used it
-
-    def first(self, run: Run, inputs: tuple[Tensor, ...]) -> Any:
-        """Run as it is; a question to the device shows here, before anything depends on it."""
-        try:
-            with self.own_stream(), no_questions():
-                return run(*inputs)
-        except RuntimeError as error:
-            if "synchronizing" not in str(error):
-                raise
-            self.impossible = True
-            self.report(f"not captured as one program, which is slower: {where(error)} waits for the device")
-        return run(*inputs)
-
-    def capture(self, run: Run, inputs: tuple[Tensor, ...]) -> Captured:
-        if self.pool is None:
-            self.pool = torch.cuda.graph_pool_handle()
-        mine = tuple(tensor.clone() for tensor in inputs)
-        graph = torch.cuda.CUDAGraph()
-        with self.own_stream():
-            graph.capture_begin(pool=self.pool, capture_error_mode="thread_local")
-            try:
-                outputs = run(*mine)
-            finally:
-                graph.capture_end()
-        return Captured(graph, mine, outputs)
-
-    @contextmanager
-    def own_stream(self) -> Iterator[None]:
-        """Nothing is captured on the main stream. What comes before is waited for, and what comes after waits."""
-        if self.stream is None:
-            self.stream = torch.cuda.Stream()
-        main = torch.cuda.current_stream()
-        self.stream.wait_stream(main)
-        try:
-            with torch.cuda.stream(self.stream):
-                yield
-        finally:
-            main.wait_stream(self.stream)
-
-
-@contextmanager
-def no_questions() -> Iterator[None]:
-    """An error for every operation that waits for the device. One program may be a part of another."""
-    before = torch.cuda.get_sync_debug_mode()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch calls this mode a prototype
-        torch.cuda.set_sync_debug_mode("error")
-        try:
-            yield
-        finally:
-            torch.cuda.set_sync_debug_mode(before)
-
-
-def capturable(tensor: Tensor) -> bool:
-    """On a CUDA device, not inside a program that is being captured, and not in plain torch."""
-    return tensor.is_cuda and fused() and not torch.cuda.is_current_stream_capturing()
-
-
-def warming(tensor: Tensor) -> int:
-    """How many calls of one shape come before the program is replayed."""
-    return 2 if capturable(tensor) else 0
-
-
-def where(error: BaseException) -> str:
-    """The line of code an error comes from."""
-    traceback = error.__traceback__
-    while traceback and traceback.tb_next:
-        traceback = traceback.tb_next
-    return f"{traceback.tb_frame.f_code.co_filename}:{traceback.tb_lineno}" if traceback else "something"
-
 
 _programs: WeakKeyDictionary[SequenceModel, Programs] = WeakKeyDictionary()
 

@@ -4,10 +4,23 @@ A model says what is computed, with tensors of any device; here it is decided ho
 rounding. `plain()` switches the second one off, to measure it and to look for mistakes.
 """
 
+from seqmixer.kernels.capture import Programs, warming
 from seqmixer.kernels.drawing import draw
 from seqmixer.kernels.overlap import aside
 from seqmixer.kernels.projection import linear, linear_log_prob
 from seqmixer.kernels.recurrence import Attention, recur
 from seqmixer.kernels.switch import fused, in_triton, plain
 
-__all__ = ["Attention", "aside", "draw", "fused", "in_triton", "linear", "linear_log_prob", "plain", "recur"]
+__all__ = [
+    "Attention",
+    "Programs",
+    "aside",
+    "draw",
+    "fused",
+    "in_triton",
+    "linear",
+    "linear_log_prob",
+    "plain",
+    "recur",
+    "warming",
+]

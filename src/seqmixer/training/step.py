@@ -9,8 +9,7 @@ from torch import Tensor, nn
 from seqmixer import ranks
 from seqmixer.algorithms import Algorithm
 from seqmixer.config import TrainingConfig
-from seqmixer.decoding import Programs
-from seqmixer.kernels import plain
+from seqmixer.kernels import Programs, plain
 from seqmixer.training.log import Clock, Means
 from seqmixer.types import Batch, Loss, SequenceModel
 

@@ -16,9 +16,9 @@ from torch import Tensor
 
 from seqmixer.build import named_metric
 from seqmixer.data import Task, batches
-from seqmixer.decoding import fast
 from seqmixer.evaluation import device_of, search
 from seqmixer.experiments.grid import shared_task
+from seqmixer.kernels import warming
 from seqmixer.rewards import BLEU_BEST, Metric
 from seqmixer.runs import Run
 from seqmixer.scoring import kept, paper_signature, standard
@@ -112,7 +112,7 @@ def task_of(run: Run) -> Task:
 def decode(run: Run, tests: list[Batch], width: int) -> tuple[Tensor, float]:
     """The words for the test split, and the seconds it took once the machine was warm.  -> (n, T)"""
     length = run.dimensions.length
-    for batch in [tests[0], *tests * fast.warming(tests[0].source)]:
+    for batch in [tests[0], *tests * warming(tests[0].source)]:
         search(run.model, batch.source, length, width).cpu()
     began = time.perf_counter()
     words = torch.cat([search(run.model, batch.source, length, width) for batch in tests])
