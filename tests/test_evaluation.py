@@ -5,7 +5,7 @@ import sacrebleu
 import torch
 from torch.nn import functional as F
 
-from seqmixer.data import batches, text_task
+from seqmixer.data import in_order, text_task
 from seqmixer.decoding import generate, greedy, shift
 from seqmixer.evaluation import evaluate, perplexity
 from seqmixer.models import AttentiveEncoder, ElmanCell, Recurrent
@@ -38,7 +38,7 @@ def test_the_score_is_sacrebleus_on_the_same_text(task, model):
 
 
 def test_hypotheses_are_those_of_greedy_search_whatever_the_batch(task, model):
-    (batch,) = batches(task.test, 30, task.length, seed=0, epoch=0, shuffle=False)
+    (batch,) = in_order(task.test, 30, task.length)
     words = generate(
         model, batch.source, torch.zeros(30, 8, dtype=torch.long), torch.zeros(30, 8, dtype=torch.bool), greedy
     )
@@ -48,7 +48,7 @@ def test_hypotheses_are_those_of_greedy_search_whatever_the_batch(task, model):
 
 
 def test_perplexity_is_that_of_torchs_cross_entropy(task, model):
-    (batch,) = batches(task.test, 30, task.length, seed=0, epoch=0, shuffle=False)
+    (batch,) = in_order(task.test, 30, task.length)
     o = model.logits(model.unroll(shift(batch.target), model.encode(batch.source)))
     expected = F.cross_entropy(o.flatten(0, 1), batch.target.flatten(), ignore_index=0)
     assert perplexity(model, task, task.test, batch_size=7) == pytest.approx(math.exp(expected.item()), rel=1e-5)

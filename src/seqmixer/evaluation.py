@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from seqmixer import ranks
-from seqmixer.data import Split, Table, Task, batches
+from seqmixer.data import Split, Table, Task, in_order
 from seqmixer.decoding import deployed, fast, free, greedy, shift
 from seqmixer.losses import cross_entropy
 from seqmixer.rewards import Metric
@@ -43,7 +43,7 @@ def evaluate(
         return words, metric.statistics(words, batch.references)
 
     table = Table.of(split, device_of(model))
-    in_turn = batches(table, batch_size, task.length, seed=0, epoch=0, shuffle=False)
+    in_turn = in_order(table, batch_size, task.length)
     words, rows = zip(*ranks.spread(in_turn, counted), strict=True)
     statistics = torch.cat(rows).cpu()
     return Evaluation(
@@ -72,7 +72,7 @@ def perplexity(model: SequenceModel, task: Task, split: Split, batch_size: int =
 
     table = Table.of(split, device_of(model))
     with deployed(model):
-        in_turn = batches(table, batch_size, task.length, seed=0, epoch=0, shuffle=False)
+        in_turn = in_order(table, batch_size, task.length)
         total, words = map(sum, zip(*ranks.spread(in_turn, surprise), strict=True))
     return math.exp(min(float(total / words), 700.0))  # a diverged model has a number too
 

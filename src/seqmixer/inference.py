@@ -7,7 +7,7 @@ from itertools import islice
 import torch
 from torch import Tensor
 
-from seqmixer.data import Split, batches
+from seqmixer.data import Split, in_order
 from seqmixer.decoding import Hypotheses, fast, free, greedy, score
 from seqmixer.errors import ConfigError, DataError
 from seqmixer.evaluation import device_of
@@ -58,7 +58,7 @@ def write(run: Run, sources: Iterable[str] | Tensor, search: Search, batch_size:
         kinds = {number: f"image features, {number} a row" if number else "lines of text" for number in (wanted, got)}
         raise DataError(f"{run.folder} is a model of {kinds[wanted]}, but was given {kinds[got]}")
     for names, split in chunks(run, sources, batch_size):
-        (batch,) = batches(split, batch_size, run.dimensions.length, seed=0, epoch=0, shuffle=False)
+        (batch,) = in_order(split, batch_size, run.dimensions.length)
         found = search(run, batch.source.to(device_of(run.model)))
         for name, words, log_prob in zip(names, found.words, found.log_prob, strict=True):
             if run.source_vocab and not name.strip():

@@ -24,7 +24,7 @@ from seqmixer.build import (
     forced_words,
 )
 from seqmixer.config import TOYS, Config
-from seqmixer.data import Split, Task, Vocab, Vocabs, Vocabulary, batches, coverage
+from seqmixer.data import Split, Task, Vocab, Vocabs, Vocabulary, coverage, in_order
 from seqmixer.errors import RunError, unknown
 from seqmixer.evaluation import Evaluation, evaluate
 from seqmixer.identity import alone_in, is_run, require_inside, require_whole, seal
@@ -130,7 +130,7 @@ def train_alone(config: Config, folder: Path, progress: Progress, task: Task | N
 
 def try_out(reward: Reward, task: Task) -> None:
     """Pay some references, so that a reward that fails does so now and not after all epochs of XENT."""
-    batch = next(batches(task.valid, 4, task.length, seed=0, epoch=0, shuffle=False))
+    batch = next(in_order(task.valid, 4, task.length))
     reward(batch.rollout(batch.target))
 
 

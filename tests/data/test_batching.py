@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqmixer.data import Split, Table, batch_count, batches
+from seqmixer.data import Split, Table, batch_count, batches, in_order
 from seqmixer.data.batching import BUCKET, STRIDE
 from seqmixer.types import EOS, PAD
 
@@ -38,6 +38,10 @@ def fill(row, width):
     return (row + [PAD] * width)[:width]
 
 
+def epoch_of(split, batch_size, length, shuffle):
+    return batches(split, batch_size, length, seed=1, epoch=2) if shuffle else in_order(split, batch_size, length)
+
+
 def numbers(epoch):
     return [[meta["number"] for meta in batch.meta] for batch in epoch]
 
@@ -54,7 +58,7 @@ def same(a, b):
 
 @given(splits(), st.integers(1, 8), st.booleans())
 def test_each_example_is_in_an_epoch_once(split, batch_size, shuffle):
-    epoch = list(batches(split, batch_size, 5, seed=0, epoch=0, shuffle=shuffle))
+    epoch = list(epoch_of(split, batch_size, 5, shuffle))
     assert sorted(chain.from_iterable(numbers(epoch))) == list(range(len(split)))
     assert len(epoch) == batch_count(split, batch_size)
     assert sorted(len(batch) for batch in epoch)[1:] == [batch_size] * (len(epoch) - 1)
@@ -62,7 +66,7 @@ def test_each_example_is_in_an_epoch_once(split, batch_size, shuffle):
 
 @given(splits(), st.integers(1, 8), st.integers(1, 12), st.booleans())
 def test_words_are_padded_and_cropped(split, batch_size, length, shuffle):
-    for batch in batches(split, batch_size, length, seed=1, epoch=2, shuffle=shuffle):
+    for batch in epoch_of(split, batch_size, length, shuffle):
         index = [meta["number"] for meta in batch.meta]
         longest = max(len(split.sources[i]) for i in index)
         width = next(width for width in range(0, 99, STRIDE) if width >= longest)
@@ -77,7 +81,7 @@ def test_words_are_padded_and_cropped(split, batch_size, length, shuffle):
 
 @given(splits(), st.booleans())
 def test_the_target_is_one_of_the_references(split, shuffle):
-    for batch in batches(split, 4, 6, seed=1, epoch=2, shuffle=shuffle):
+    for batch in epoch_of(split, 4, 6, shuffle):
         for meta, target in zip(batch.meta, batch.target.tolist(), strict=True):
             references = [fill(row, 6) for row in split.references[meta["number"]]]
             assert target in references if shuffle else target == references[0]
@@ -104,10 +108,10 @@ def test_another_epoch_draws_other_references():
     assert drawn[0] != drawn[1]
 
 
-@given(splits(), st.integers(1, 8), st.integers(0, 10), st.booleans())
-def test_skipping_gives_exactly_the_remaining_batches(split, batch_size, skip, shuffle):
-    whole = list(batches(split, batch_size, 5, seed=3, epoch=4, shuffle=shuffle))
-    rest = list(batches(split, batch_size, 5, seed=3, epoch=4, shuffle=shuffle, skip=skip))
+@given(splits(), st.integers(1, 8), st.integers(0, 10))
+def test_skipping_gives_exactly_the_remaining_batches(split, batch_size, skip):
+    whole = list(batches(split, batch_size, 5, seed=3, epoch=4))
+    rest = list(batches(split, batch_size, 5, seed=3, epoch=4, skip=skip))
     assert same(rest, whole[skip:])
 
 
@@ -121,9 +125,8 @@ def test_skipped_batches_are_not_cut(monkeypatch):
 
 @given(splits(), st.integers(1, 8), st.booleans())
 def test_a_table_gives_the_batches_of_its_split(split, batch_size, shuffle):
-    options = {"seed": 5, "epoch": 1, "shuffle": shuffle}
-    of_split = list(batches(split, batch_size, 5, **options))
-    assert same(list(batches(Table.of(split), batch_size, 5, **options)), of_split)
+    of_split = list(epoch_of(split, batch_size, 5, shuffle))
+    assert same(list(epoch_of(Table.of(split), batch_size, 5, shuffle)), of_split)
 
 
 def test_an_epoch_has_few_shapes():
@@ -146,10 +149,9 @@ def test_another_epoch_or_seed_is_another_order():
     assert all(orders[i] != orders[j] for i in range(16) for j in range(i))
 
 
-def test_without_shuffling_the_order_is_the_split_s_in_every_epoch():
+def test_in_order_is_the_order_of_the_split():
     split = split_of([9, 1, 5, 3, 7], [[1]] * 5)
-    for epoch in (0, 1):
-        assert numbers(batches(split, 2, 5, seed=epoch, epoch=epoch, shuffle=False)) == [[0, 1], [2, 3], [4]]
+    assert numbers(in_order(split, 2, 5)) == [[0, 1], [2, 3], [4]]
 
 
 @pytest.mark.parametrize("shuffle", [True, False])
@@ -159,7 +161,7 @@ def test_the_global_generators_are_left_alone_and_do_not_matter(shuffle):
     def epoch_after(seed):
         torch.manual_seed(seed), np.random.seed(seed), random.seed(seed)
         states = torch.get_rng_state(), np.random.get_state()[1].copy(), random.getstate()
-        epoch = list(batches(split, 4, 5, seed=0, epoch=0, shuffle=shuffle))
+        epoch = list(epoch_of(split, 4, 5, shuffle))
         assert torch.equal(torch.get_rng_state(), states[0])
         assert (np.random.get_state()[1] == states[1]).all()
         assert random.getstate() == states[2]
@@ -193,7 +195,7 @@ def test_image_features_are_rows_of_the_array(shuffle):
     features = torch.randn(11, 6)
     words = split_of([1] * 11, [[1, 2]] * 11)
     split = Split(features, words.references, words.meta)
-    for batch in batches(split, 4, 5, seed=0, epoch=0, shuffle=shuffle):
+    for batch in epoch_of(split, 4, 5, shuffle):
         assert batch.source.dtype == torch.float32
         assert torch.equal(batch.source, torch.stack([features[meta["number"]] for meta in batch.meta]))  # (B, D)
 
@@ -209,14 +211,14 @@ def test_image_features_are_shuffled():
 def test_with_no_context_the_source_has_no_columns(shuffle):
     words = split_of([1] * 5, [[3]] * 5)
     split = Split([[] for _ in range(5)], words.references, words.meta)
-    for batch in batches(split, 2, 5, seed=0, epoch=0, shuffle=shuffle):
+    for batch in epoch_of(split, 2, 5, shuffle):
         assert batch.source.shape == (len(batch), 0)
         assert batch.source.dtype == torch.int64
 
 
 def test_a_target_cropped_at_t_has_no_eos():
     split = split_of([1, 1], [[3], [4]])
-    (batch,) = batches(split, 2, 4, seed=0, epoch=0, shuffle=False)
+    (batch,) = in_order(split, 2, 4)
     assert batch.target.tolist() == [[10_000] * 3 + [EOS], [10_001] * 4]
     assert batch.mask.all()
 

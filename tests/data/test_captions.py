@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from seqmixer.data import Captioned, Vocab, batches, captions_task, coverage, read_captions, read_features
+from seqmixer.data import Captioned, Vocab, captions_task, coverage, in_order, read_captions, read_features
 from seqmixer.data.captions import plain
 from seqmixer.errors import DataError
 from seqmixer.types import EOS, UNK
@@ -243,7 +243,7 @@ def test_an_empty_split_is_refused(empty):
 
 def test_batches_of_a_caption_task_hold_features_and_all_captions():
     task = captions_task("pets", IMAGES, FEATURES, length=4)
-    (batch,) = batches(task.train, 2, task.length, seed=0, epoch=0, shuffle=False)
+    (batch,) = in_order(task.train, 2, task.length)
     assert batch.source.tolist() == FEATURES[[3, 0]].tolist()  # (B, D)
     texts = [[task.target_vocab.decode(row) for row in group] for group in batch.references.tolist()]
     assert texts == [["a dog", "one dog"], ["a cat sleeps", ""]]

@@ -1,6 +1,6 @@
 """Data: files or built-in tasks in, batches out."""
 
-from seqmixer.data.batching import batch_count, batches
+from seqmixer.data.batching import batch_count, batches, in_order
 from seqmixer.data.captions import Captioned, captions_task, read_captions, read_features
 from seqmixer.data.collector import collector_paused
 from seqmixer.data.columns import read_columns
@@ -29,6 +29,7 @@ __all__ = [
     "collector_paused",
     "coverage",
     "encode_split",
+    "in_order",
     "length_covering",
     "read_captions",
     "read_columns",

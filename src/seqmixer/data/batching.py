@@ -16,43 +16,43 @@ STRIDE = 8  # sources are filled up to a multiple of so many words: few shapes, 
 
 
 def batches(
-    split: Split | Table,
-    batch_size: int,
-    length: int,
-    *,
-    seed: int,
-    epoch: int,
-    shuffle: bool = True,
-    skip: int = 0,
+    split: Split | Table, batch_size: int, length: int, *, seed: int, epoch: int, skip: int = 0
 ) -> Iterator[Batch]:
-    """One epoch of a split, targets and references cropped at `length` words (T), on the device of its table.
+    """One epoch of training, targets and references cropped at `length` words (T), on the device of the table.
 
-    Shuffled, sources of like length come together, and one reference of each example is drawn as the target (as the
-    paper samples one caption of an image). Otherwise the order is the split's and the target the first reference.
-    The first `skip` batches are left out.
+    Sources of like length come together, and one reference of each example is drawn as the target (as the paper samples
+    one caption of an image). The first `skip` batches are left out.
     """
     table = split if isinstance(split, Table) else Table.of(split)
-    split = table.split
     rng = np.random.default_rng((seed, epoch))  # its own, not the global one
-    lengths = _lengths(split)
-    groups = _bucketed(lengths, batch_size, rng) if shuffle else _in_turn(np.arange(len(split)), batch_size)
-    drawn = _drawn(split, rng) if shuffle else np.zeros(len(split), dtype=np.int64)
-    groups = groups[skip:]
+    groups = _bucketed(_lengths(table.split), batch_size, rng)
+    return _cut(table, groups[skip:], _drawn(table.split, rng), length)
+
+
+def in_order(split: Split | Table, batch_size: int, length: int) -> Iterator[Batch]:
+    """All of a split as it stands, the target the first reference of each example; else as `batches`."""
+    table = split if isinstance(split, Table) else Table.of(split)
+    every = np.arange(len(table.split))
+    return _cut(table, _in_turn(every, batch_size), np.zeros_like(every), length)
+
+
+def batch_count(split: Split, batch_size: int) -> int:
+    """How many batches an epoch has; the last may be smaller."""
+    return -(-len(split) // batch_size)
+
+
+def _cut(table: Table, groups: list[np.ndarray], drawn: np.ndarray, length: int) -> Iterator[Batch]:
+    """A batch of each group of examples, with the reference that was drawn for each example as its target."""
     if not groups:
         return
-    order = np.concatenate(groups)
+    order, lengths = np.concatenate(groups), _lengths(table.split)
     device = table.first.device
     sizes = [len(group) for group in groups]  # moved in one piece, split there
     indices = torch.from_numpy(order).to(device).split(sizes)
     targets = torch.from_numpy(drawn[order]).to(device).split(sizes)
     for group, index, target in zip(groups, indices, targets, strict=True):
         width = -(-int(lengths[group].max()) // STRIDE) * STRIDE
-        yield replace(table.cut(index, target, width, length), meta=[split.meta[i] for i in group])
-
-
-def batch_count(split: Split, batch_size: int) -> int:
-    """How many batches an epoch has; the last may be smaller."""
-    return -(-len(split) // batch_size)
+        yield replace(table.cut(index, target, width, length), meta=[table.split.meta[i] for i in group])
 
 
 def _lengths(split: Split) -> np.ndarray:

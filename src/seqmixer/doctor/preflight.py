@@ -12,7 +12,7 @@ from torch import Tensor
 
 from seqmixer.algorithms.measures import mean
 from seqmixer.build import first
-from seqmixer.data import Split, batches
+from seqmixer.data import Split, in_order
 from seqmixer.decoding import deployed, free, generate, greedy, sample, shift
 from seqmixer.doctor.findings import Finding
 from seqmixer.evaluation import device_of
@@ -49,7 +49,7 @@ def preflight(
     model: SequenceModel, split: Split, length: int, reward: Reward, sentences: int = SENTENCES, samples: int = SAMPLES
 ) -> Preflight:
     """Measure the first sentences of a split, with the model as it is."""
-    (batch,) = batches(first(split, sentences), sentences, length, seed=0, epoch=0, shuffle=False)
+    (batch,) = in_order(first(split, sentences), sentences, length)
     batch = batch.to(device_of(model))
 
     def written(choose: Choose) -> Tensor:

@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from seqmixer.build import named_metric
-from seqmixer.data import Task, batches
+from seqmixer.data import Task, in_order
 from seqmixer.evaluation import device_of, search
 from seqmixer.experiments.grid import shared_task
 from seqmixer.kernels import warming
@@ -82,7 +82,7 @@ def judge(run: Run, metrics: Sequence[str]) -> Mapping[str, Any]:
     """
     task = task_of(run)
     batch_size, device = run.config.evaluation.batch_size, device_of(run.model)
-    tests = [batch.to(device) for batch in batches(task.test, batch_size, task.length, seed=0, epoch=0, shuffle=False)]
+    tests = [batch.to(device) for batch in in_order(task.test, batch_size, task.length)]
     protocol = paper_protocol(run, task)
     references = [each["references"] for each in task.test.meta]
     beams: dict[str, dict[str, Any]] = {}
