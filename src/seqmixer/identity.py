@@ -17,6 +17,7 @@ from safetensors import SafetensorError
 from seqmixer import ranks
 from seqmixer.config import Config
 from seqmixer.errors import ConfigError, RunError
+from seqmixer.functions import is_path
 from seqmixer.rewards import parse
 from seqmixer.training import checkpoint
 
@@ -104,7 +105,7 @@ def python_code(config: Config) -> str | None:
     >>> python_code(Config.parse({"reward": {"name": "0.5*bleu + 0.5*mine:f"}}))
     'mine:f'
     """
-    return next((name for _, name in parse(config.reward.name) if ":" in name or "." in name), None)
+    return next((name for _, name in parse(config.reward.name) if is_path(name)), None)
 
 
 def checksums(folder: Path, config: Config) -> Iterator[tuple[str, str]]:

@@ -3,7 +3,7 @@ import torch
 from seqmixer.algorithms import LinearBaseline, Mixer, Reinforce
 from seqmixer.data import batches, text_task
 from seqmixer.models import AttentiveEncoder, ElmanCell, Recurrent
-from seqmixer.rewards import Startable, begin, checked, on_text, on_words
+from seqmixer.rewards import Startable, begin, on_text, on_words
 from seqmixer.training.log import Clock
 from seqmixer.types import Rollout
 
@@ -37,9 +37,9 @@ def test_an_ordinary_reward_is_computed_when_it_is_collected():
     assert len(calls) == 1
 
 
-def test_checks_and_clocks_begin_what_can_be_begun():
+def test_a_clock_begins_what_can_be_begun():
     order, clock = [], Clock()
-    pending = begin(clock.timed_reward(checked(recording(order), "mine")), rollout())
+    pending = begin(clock.timed_reward(recording(order)), rollout())
     assert order == ["begun"]
     assert "reward" in clock.seconds
     began = clock.seconds["reward"]

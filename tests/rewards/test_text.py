@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from seqmixer.errors import RewardError
-from seqmixer.rewards import checked, on_text, on_words
-from seqmixer.types import EOS, PAD, UNK, Rollout
+from seqmixer.rewards import on_text, on_words
+from seqmixer.types import EOS, PAD, Rollout
 
 NAMES = ["<pad>", "<s>", "</s>", "<unk>", "the", "cat", "sat"]
 
@@ -144,48 +144,3 @@ def test_text_that_did_not_come_is_asked_for():
         on_words(lambda h, r, source: 0.0)(rollout())
     with message(RewardError, "reward 'Scorer' reads the column 'references', missing for sequence 0; it has: none"):
         reward(Rollout(words[:1], words[:1].unsqueeze(1), meta=[{}]))
-
-
-def test_checked_passes_on_what_is_right_as_float():
-    reward = checked(lambda rollout: (rollout.words != PAD).sum(-1), "length")
-    result = reward(rollout())
-    assert result.tolist() == [3, 2, 1]
-    assert result.dtype == torch.float32
-
-
-def test_checked_refuses_a_wrong_shape():
-    big = Rollout(torch.full((64, 20), UNK), torch.full((64, 1, 20), UNK))
-    with message(RewardError, "reward 'my_fn' returned shape (64, 20); a reward gives one number per sequence, (64,)"):
-        checked(lambda rollout: rollout.words.float(), "my_fn")(big)
-    with message(RewardError, "reward 'my_fn' returned shape (); a reward gives one number per sequence, (64,)"):
-        checked(lambda rollout: rollout.words.float().mean(), "my_fn")(big)
-    with message(
-        RewardError, "reward 'my_fn' returned a list, not a tensor; a reward gives one number per sequence, (64,)"
-    ):
-        checked(lambda rollout: [0.0] * 64, "my_fn")(big)
-
-
-@pytest.mark.parametrize("value", ["nan", "inf"])
-def test_checked_shows_the_sequence_without_a_finite_reward(value):
-    def bad(rollout):
-        return torch.tensor([1.0, float(value), float(value)])
-
-    rest = "; a reward is one finite number"
-    with message(RewardError, f"reward 'bad' returned {value} for sequence 1, [5]{rest}"):
-        checked(bad, "bad")(rollout())
-    with message(RewardError, f"reward 'bad' returned {value} for sequence 1, 'cat'{rest}"):
-        checked(bad, "bad", decode)(rollout())
-
-
-def test_checked_names_the_reward_that_raised():
-    def broken(rollout):
-        raise KeyError("lexicon")
-
-    with message(RewardError, "reward 'mine' raised KeyError: 'lexicon'") as raised:
-        checked(broken, "mine")(rollout())
-    assert isinstance(raised.value.__cause__, KeyError)
-
-
-def test_checked_leaves_a_message_that_says_enough():
-    with message(RewardError, "reward 'Scorer' returned nan for sequence 0, [4, 5, 6]; a reward is one finite number"):
-        checked(on_words(Scorer(float("nan"))), "outer")(rollout())

@@ -3,9 +3,10 @@
 from functools import partial
 from pathlib import Path
 
-from seqmixer.config import Config
+from seqmixer.config import Config, RewardConfig
 from seqmixer.data import Task
 from seqmixer.errors import ConfigError, unknown
+from seqmixer.functions import is_path
 from seqmixer.rewards import (
     METRICS,
     CharacterTable,
@@ -14,7 +15,6 @@ from seqmixer.rewards import (
     Metric,
     as_reward,
     best_sentence_bleu,
-    checked,
     chrf_metric,
     cider_d,
     cider_metric,
@@ -38,8 +38,13 @@ RELEASED = {"bleu": sentence_bleu, "bleu_best": best_sentence_bleu, "rouge2": ro
 
 def build_reward(config: Config, task: Task, folder: Path | None = None) -> Reward:
     """What training pays: a reward, or a weighted sum of some. `folder` is where what it counts beforehand is kept."""
-    terms = [(weight, named_reward(name, config, task, folder)) for weight, name in parse(config.reward.name)]
-    return terms[0][1] if len(terms) == 1 and terms[0][0] == 1 else weighted(terms)
+    terms = parse(config.reward.name)
+    uncounted = [name for _, name in terms if is_path(name) or (name in NAMES and name not in METRICS)]
+    if config.reward.eos and uncounted:
+        known = ", ".join(METRICS)
+        raise ConfigError(f"reward.eos = true is for rewards that count words ({known}), not for {uncounted[0]!r}")
+    paid = [(weight, named_reward(name, config, task, folder)) for weight, name in terms]
+    return paid[0][1] if len(paid) == 1 and paid[0][0] == 1 else weighted(paid)
 
 
 def build_metric(config: Config, task: Task, folder: Path | None = None) -> Metric:
@@ -51,24 +56,21 @@ def build_metric(config: Config, task: Task, folder: Path | None = None) -> Metr
 
 def named_reward(name: str, config: Config, task: Task, folder: Path | None) -> Reward:
     merges = pieces(config, task)
-    if name in METRICS:
-        reward = RELEASED.get(name) or as_reward(METRICS[name])
-        if config.reward.eos:
-            reward = with_end(reward)
-        return on_whole_words(reward, merges) if merges else reward
-    python = ":" in name or "." in name
-    if config.reward.eos and (python or name in NAMES):
-        known = ", ".join(METRICS)
-        raise ConfigError(f"reward.eos = true is for rewards that count words ({known}), not for {name!r}")
-    match name:
-        case "cider":
-            return cider_d(document_frequencies(task, merges, folder))
-        case path if python:
-            function, decode = from_path(path), task.target_vocab.decode
-            made = partial(on_text, decode=decode) if config.reward.on == "text" else on_words
-            return checked(made(function, workers=config.reward.workers, seconds=config.reward.seconds), path, decode)
-        case other:
-            return as_reward(named_metric(other, config, task, folder))
+    if is_path(name):
+        return python_reward(name, config.reward, task)
+    if name == "cider":
+        return cider_d(document_frequencies(task, merges, folder))
+    if name not in METRICS:  # chrf, or unknown
+        return as_reward(named_metric(name, config, task, folder))
+    reward = RELEASED.get(name) or as_reward(METRICS[name])
+    reward = with_end(reward) if config.reward.eos else reward
+    return on_whole_words(reward, merges) if merges else reward
+
+
+def python_reward(path: str, config: RewardConfig, task: Task) -> Reward:
+    """A function of the user's, on strings or on word ids."""
+    made = partial(on_text, decode=task.target_vocab.decode) if config.on == "text" else on_words
+    return made(from_path(path), workers=config.workers, seconds=config.seconds)
 
 
 def named_metric(name: str, config: Config, task: Task, folder: Path | None) -> Metric:

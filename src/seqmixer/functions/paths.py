@@ -11,6 +11,15 @@ from typing import Any
 from seqmixer.errors import ConfigError
 
 
+def is_path(name: str) -> bool:
+    """Whether a reward is named by where its function is.
+
+    >>> is_path("my_rewards:overlap"), is_path("bleu")
+    (True, False)
+    """
+    return ":" in name or "." in name
+
+
 def from_path(path: str) -> Callable[..., Any]:
     """The function at `package.module:function` or `package.module.function`; the current folder is searched first.
 

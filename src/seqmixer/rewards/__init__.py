@@ -26,7 +26,7 @@ from seqmixer.rewards.metric import (
 from seqmixer.rewards.rouge import rouge2_recall
 from seqmixer.rewards.starting import Pending, Startable, begin
 from seqmixer.rewards.subwords import Merges, Style, detect, metric_on_whole_words, on_whole_words
-from seqmixer.rewards.text import checked, on_text, on_words
+from seqmixer.rewards.text import on_text, on_words
 from seqmixer.rewards.weighted import parse, weighted
 
 __all__ = [
@@ -52,7 +52,6 @@ __all__ = [
     "as_reward",
     "begin",
     "best_sentence_bleu",
-    "checked",
     "chrf_metric",
     "chrf_plus_plus_metric",
     "cider_d",

@@ -3,18 +3,17 @@
 These leave the device and look at each sentence; the built-in rewards do neither.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from seqmixer.errors import RewardError, SeqmixerError
+from seqmixer.errors import RewardError
 from seqmixer.functions import Pool, Row, Scorer, read, scores
 from seqmixer.rewards import ngrams
-from seqmixer.rewards.starting import Pending, Startable, begin
-from seqmixer.types import Reward, Rollout
+from seqmixer.rewards.starting import Pending, Startable
+from seqmixer.types import Rollout
 
 Decode = Callable[[Sequence[int]], str]  # words before EOS -> text
 Run = Callable[[Sequence[Row]], Callable[[], list[float]]]  # rows -> what waits for their scores
@@ -80,38 +79,6 @@ def on_words(function: Callable[..., Any], *, workers: int = 0, seconds: float |
     return Startable(start)
 
 
-def checked(reward: Reward, name: str, decode: Decode | None = None) -> Startable:
-    """The same reward, made to give one finite number per sequence. Waits for the device: for users' rewards only.
-
-    Args:
-        reward: any function of a rollout.
-        name: what error messages call it.
-        decode: shows the sequence to blame as text rather than as ids.
-    """
-
-    def start(rollout: Rollout) -> Pending:
-        with _blaming(name):
-            pending = begin(reward, rollout)
-
-        def collect() -> Tensor:
-            with _blaming(name):
-                r = pending()
-            allowed = f"a reward gives one number per sequence, ({len(rollout.words)},)"
-            if not isinstance(r, Tensor):
-                raise RewardError(f"reward {name!r} returned a {type(r).__name__}, not a tensor; {allowed}")
-            if r.shape != rollout.words.shape[:1]:
-                raise RewardError(f"reward {name!r} returned shape {tuple(r.shape)}; {allowed}")
-            return _finite(r.float(), name, lambda i: shown(rollout.words[i : i + 1]))
-
-        return collect
-
-    def shown(words: Tensor) -> object:
-        (sentence,) = sentences(words)
-        return decode(sentence) if decode else sentence
-
-    return Startable(start)
-
-
 def sentences(words: Tensor) -> list[list[int]]:
     """The words of each row before EOS or PAD.  (B, T) -> B lists"""
     return [row[:n] for row, n in zip(words.tolist(), ngrams.lengths(words).tolist(), strict=True)]
@@ -166,13 +133,3 @@ def _finite(r: Tensor, name: str, hypothesis: Callable[[int], object]) -> Tensor
         what = f"{r[i].item()} for sequence {i}, {hypothesis(i)!r}"
         raise RewardError(f"reward {name!r} returned {what}; a reward is one finite number")
     return r
-
-
-@contextmanager
-def _blaming(name: str) -> Iterator[None]:
-    try:
-        yield
-    except SeqmixerError:  # says what is wrong already
-        raise
-    except Exception as error:
-        raise RewardError(f"reward {name!r} raised {type(error).__name__}: {error}") from error
