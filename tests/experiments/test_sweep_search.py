@@ -166,7 +166,7 @@ def test_a_process_that_is_killed_while_it_writes_to_the_journal_holds_up_nobody
     space = {"training.lr": Choices((0.1, 0.2))}
     found = done(plan(tmp_path / "sweep", Config(), space, method="grid", trials=None, seed=1, prune_after=None))
     assert [outcome.values["training.lr"] for outcome in found] == [0.1, 0.2]
-    assert time.monotonic() - began < 20  # Optuna's own locks wait for 30 seconds
+    assert time.monotonic() - began < 29  # Optuna's own locks wait for 30 seconds
 
 
 def test_a_trial_that_does_badly_is_stopped_early(search):
