@@ -141,3 +141,15 @@ def test_the_settings_of_a_transformer_reach_it():
 def test_the_weight_of_the_kl_term_reaches_the_algorithm(name):
     assert build_algorithm(AlgorithmConfig(name=name, kl=0.2), METRICS["bleu"], 4, 6).kl == 0.2
     assert build_algorithm(AlgorithmConfig(name=name), METRICS["bleu"], 4, 6).kl == 0
+
+
+@pytest.mark.parametrize("name", ["elman", "lstm", "gru", "transformer"])
+def test_weights_start_as_torch_has_them_unless_it_is_said_how(name):
+    dimensions = Dimensions(length=6, target_vocab=50, source_vocab=50, positions=9, features=None)
+    torch.manual_seed(1)
+    model = build_model(ModelConfig(name=name, hidden=64), dimensions)
+    said = build_model(ModelConfig(name=name, hidden=64, init=0.03), dimensions)
+    embeddings, drawn = ({k: w for k, w in each.state_dict().items() if w.shape == (50, 64)} for each in (model, said))
+    assert len(embeddings) > 1
+    assert max(float(w.std()) for w in embeddings.values()) == pytest.approx(1, abs=0.05)  # torch's of an embedding
+    assert [float(w.std()) for w in drawn.values()] == pytest.approx([0.03] * len(drawn), abs=0.002)

@@ -66,7 +66,8 @@ def build_model(config: ModelConfig, dimensions: Dimensions, run: Path | None = 
             model = transformer(config, dimensions)
         case _:
             assert_never(config.name)
-    initialise(model, config.init)
+    if config.init is not None:
+        initialise(model, config.init)
     return model
 
 

@@ -108,8 +108,8 @@ class ModelConfig(Section):
     """q of Eq. 12, how many neighbouring source words are averaged; odd."""
     reading: Literal["paper", "released"] = "paper"
     """Attention and output as the paper writes them (Eqs. 12-14), or as the released network has them."""
-    init: float = Field(0.05, gt=0)
-    """Weights start from N(0, init), biases from 0."""
+    init: float | None = Field(None, gt=0)
+    """Weights start from N(0, init), biases from 0 (released: 0.05). Default: torch's own, which learn sooner."""
 
     @model_validator(mode="after")
     def fits(self) -> Self:
