@@ -183,14 +183,16 @@ def test_data_that_changed_since_the_run_began_is_noticed(tmp_path, split):
         (tmp_path / "data").mkdir(exist_ok=True)
         (tmp_path / f"data/{name}.a").write_text("a b\nb\n")
         (tmp_path / f"data/{name}.b").write_text("A B\nB\n")
-    train(config(tmp_path, **files), tmp_path)
+    run = train(config(tmp_path, **files), tmp_path)
+    run.evaluate(split)
     (tmp_path / f"data/{split}.b").write_text("B A\nB\n")
-    with pytest.raises(RunError) as error:
-        train(config(tmp_path, **files, training__epochs=3), tmp_path)
-    assert str(error.value) == (
+    message = (
         f"{tmp_path / 'run'}: the {split} data is not what the run began with; put the old files back, or begin another "
         "run (--set name=...)"
     )
+    for call in (lambda: train(config(tmp_path, **files, training__epochs=3), tmp_path), lambda: run.evaluate(split)):
+        with pytest.raises(RunError, match=f"^{re.escape(message)}$"):
+            call()
 
 
 def test_a_damaged_description_of_the_task_is_one_clear_line(tmp_path):

@@ -5,7 +5,7 @@ log.jsonl  samples.txt  last/  best/  scores.json     what came of it
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -58,10 +58,12 @@ class Run:
     def evaluate(self, split: str = "test", beam: int = 1, length_penalty: float = 0.0) -> Evaluation:
         """Score a split with the metric of the run."""
         task = self.task()
+        chosen = named_split(task, split)
+        require_same_data(self.folder, {split: chosen})
         return evaluate(
             self.model,
             task,
-            named_split(task, split),
+            chosen,
             build_metric(self.config, task, self.folder),
             beam=beam,
             length_penalty=length_penalty,
@@ -97,7 +99,7 @@ def train_alone(config: Config, folder: Path, progress: Progress, task: Task | N
     algorithm = build_algorithm(config.algorithm, reward, model.features, task.length)
     epochs = config.training.epochs or len(forced_words(config.algorithm, task.length))
 
-    require_same_data(folder, task)
+    require_same_data(folder, {name: named_split(task, name) for name in SPLITS})
     if config.model.path:
         pretrained.require_positions(pretrained.place(config.model, goes_on), task)
     if algorithm.reward is not None:
@@ -187,11 +189,11 @@ def require_same_config(folder: Path, config: Config) -> None:
         )
 
 
-def require_same_data(folder: Path, task: Task) -> None:
-    """A run goes on with the data it began with."""
+def require_same_data(folder: Path, splits: Mapping[str, Split]) -> None:
+    """A run goes on with the data it began with, and is scored by it: other data would have the same signature."""
     if (folder / "task.json").is_file():
         _, before = read_task(folder)
-        changed = [split for split, fingerprint in fingerprints(task).items() if before[split] != fingerprint]
+        changed = [name for name, split in splits.items() if before[name] != split.fingerprint()]
         if changed:
             raise RunError(
                 f"{folder}: the {changed[0]} data is not what the run began with; put the old files back, or begin "
