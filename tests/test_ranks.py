@@ -284,7 +284,8 @@ def test_an_error_in_one_process_is_said_once_and_ends_both(folder):
     lines, out, codes, _ = ended(process)
     assert out == ""
     assert len(lines) == 1
-    assert re.fullmatch(r"reward 'fails' raised ValueError for sequence \d+, '.*': no idea", lines[0])
+    said = r"failing/run, epoch \d+, batch \d+: reward 'fails' raised ValueError for sequence \d+, '.*': no idea \(.*:\d+\); .*"
+    assert re.fullmatch(said, lines[0])
     assert process.returncode != 0
     assert "2" in codes
 

@@ -1,5 +1,7 @@
 import asyncio
+import json
 import re
+import sys
 import time
 
 import pytest
@@ -200,7 +202,10 @@ async def awaited_ratios(hypotheses, references):
     [(ratio, "sequence 66, ''"), (awaited_ratio, "sequence 66, ''"), (ratios, BATCH), (awaited_ratios, BATCH)],
 )
 def test_an_exception_names_the_function_and_the_sentence_or_the_batch(function, where):
-    with message(f"reward '{function.__name__}' raised ZeroDivisionError for {where}: division by zero") as raised:
+    own = ratios if function is awaited_ratios else function
+    place = f"{__file__}:{own.__code__.co_firstlineno + 1}"
+    text = f"reward '{function.__name__}' raised ZeroDivisionError for {where}: division by zero ({place})"
+    with message(text) as raised:
         called(function, first=64)
     assert isinstance(raised.value.__cause__, ZeroDivisionError)
 
@@ -209,8 +214,26 @@ def test_a_long_exception_is_one_line():
     def talks(hypothesis, references):
         raise ValueError("no\n  idea\n")
 
-    with message("reward 'talks' raised ValueError for sequence 0, 'the cat': no idea"):
+    place = f"{__file__}:{talks.__code__.co_firstlineno + 1}"
+    with message(f"reward 'talks' raised ValueError for sequence 0, 'the cat': no idea ({place})"):
         called(talks)
+
+
+def test_an_exception_in_a_library_is_placed_where_the_function_called_it():
+    def reads(hypothesis, references):
+        return json.loads(hypothesis)
+
+    place = f"{__file__}:{reads.__code__.co_firstlineno + 1}"
+    with pytest.raises(RewardError, match=rf"raised JSONDecodeError for sequence 0, .* \({re.escape(place)}\)$"):
+        called(reads)
+
+
+def test_a_function_that_wants_to_end_the_program_only_fails():
+    def ends(hypothesis, references):
+        sys.exit(3)
+
+    with pytest.raises(RewardError, match=r"^reward 'ends' raised SystemExit for sequence 0, 'the cat': 3 \("):
+        called(ends)
 
 
 @pytest.mark.parametrize(

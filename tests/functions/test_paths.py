@@ -57,6 +57,9 @@ def test_a_module_that_cannot_be_imported_says_why(folder):
     (folder / "broken.py").write_text("1 / 0\n")
     with message(ConfigError, "reward 'broken:score': importing 'broken' raised ZeroDivisionError: division by zero"):
         from_path("broken:score")
+    (folder / "ending.py").write_text("import sys\nsys.exit(5)\n")
+    with message(ConfigError, "reward 'ending:score': importing 'ending' raised SystemExit: 5"):
+        from_path("ending:score")
 
 
 def test_a_name_that_is_not_there_is_mended(folder):

@@ -60,6 +60,8 @@ def heavy(hypothesis, references):
 """
 ROWS = [{"hypothesis": letter * n, "references": [""]} for n, letter in enumerate("abcde", 1)]
 
+LINE = MODULE.splitlines().index("    return 1 / (len(hypothesis) - 3)") + 1
+
 
 @pytest.fixture
 def pool(tmp_path, monkeypatch):
@@ -79,7 +81,8 @@ def pool(tmp_path, monkeypatch):
 
 
 def message(text):
-    return pytest.raises(RewardError, match=f"^{re.escape(text)}$")
+    """The pooled module is in the current folder."""
+    return pytest.raises(RewardError, match=f"^{re.escape(text.replace('pooled.py', f'{os.getcwd()}/pooled.py'))}$")
 
 
 def alive(pid):
@@ -132,7 +135,7 @@ def test_two_jobs_under_way_are_not_mixed_up_and_can_be_collected_twice(pool):
         ("stuck_batch",
          "took more than 0.5 s for a batch of 5 sequences, the first 'a'; mend the function, or raise reward.seconds"),
         ("leaves", "ended its worker process with exit code 7 for sequence 2, 'ccc'"),
-        ("fails", "raised ZeroDivisionError for sequence 2, 'ccc': division by zero"),
+        ("fails", f"raised ZeroDivisionError for sequence 2, 'ccc': division by zero (pooled.py:{LINE})"),
     ],
 )  # fmt: skip
 def test_what_goes_wrong_is_named_and_leaves_no_process(pool, name, text):
@@ -150,7 +153,7 @@ def test_sequences_are_counted_over_the_whole_batch(pool):
         "reward 'stuck' took more than 0.5 s for sequence 6, 'ccc'; mend the function, or raise reward.seconds"
     ):
         pool("stuck", workers=2, seconds=0.5).submit(rows)()
-    with message("reward 'fails' raised ZeroDivisionError for sequence 6, 'ccc': division by zero"):
+    with message(f"reward 'fails' raised ZeroDivisionError for sequence 6, 'ccc': division by zero (pooled.py:{LINE})"):
         pool("fails", workers=2).submit(rows)()
 
 

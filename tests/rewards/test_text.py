@@ -95,10 +95,11 @@ def test_an_exception_names_the_function_and_the_sentence():
     def ratio(hypothesis, references):
         return 1 / len(hypothesis)
 
-    with message(RewardError, "reward 'ratio' raised ZeroDivisionError for sequence 2, '': division by zero") as text:
+    why = f"division by zero ({__file__}:{ratio.__code__.co_firstlineno + 1})"
+    with message(RewardError, f"reward 'ratio' raised ZeroDivisionError for sequence 2, '': {why}") as text:
         on_text(ratio, decode)(rollout())
     assert isinstance(text.value.__cause__, ZeroDivisionError)
-    with message(RewardError, "reward 'ratio' raised ZeroDivisionError for sequence 2, []: division by zero"):
+    with message(RewardError, f"reward 'ratio' raised ZeroDivisionError for sequence 2, []: {why}"):
         on_words(ratio)(rollout())
 
 

@@ -254,8 +254,9 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_leaves_the_last_checkpoint(
     with pytest.raises(RunError) as error:
         Training(model, Broken(), task, tmp_path, epochs=2, settings=SETTINGS).run()
     assert str(error.value) == (
-        f"{tmp_path}: epoch 2, batch 1: not a finite number: loss, gradient; somewhere in 'd b e c'; the last checkpoint is "
-        "intact. Lower training.lr (or training.mixed_lr), or training.clip, or set training.bad_numbers"
+        f"{tmp_path}: epoch 2, batch 1: not a finite number: loss, gradient; somewhere in 'd b e c'; what was saved "
+        "before is intact. Go on with another training.bad_numbers, or begin another run (--set name=...) with a lower "
+        "training.lr, training.mixed_lr or training.clip"
     )
     weights, state = checkpoint.load(tmp_path / "last")
     assert state["epoch"] == 1

@@ -23,7 +23,10 @@ from seqmixer.types import Batch
 WORDS = ["a", "b", "c", "d", "e"]
 SOURCES = [" ".join(WORDS[(i * k) % 5] for k in range(1, 2 + i % 4)) for i in range(9)]
 BAD = SOURCES[5]  # "a a"
-ADVICE = "the last checkpoint is intact. Lower training.lr (or training.mixed_lr), or training.clip, or set training.bad_numbers"
+ADVICE = (
+    "what was saved before is intact. Go on with another training.bad_numbers, or begin another run (--set name=...) with "
+    "a lower training.lr, training.mixed_lr or training.clip"
+)
 
 
 @pytest.fixture
@@ -281,7 +284,7 @@ def test_after_five_returns_to_the_same_model_the_run_gives_up(task, tmp_path):
 def test_a_run_that_is_told_to_go_back_before_it_has_a_model_says_so(task, tmp_path):
     with pytest.raises(Interrupted):
         resumable(task, tmp_path, "stop", algorithm=Poisoned(poison=()), progress=StopAt(1)).run()
-    with pytest.raises(Diverged, match="; there is no model to go back to yet; the last checkpoint is intact"):
+    with pytest.raises(Diverged, match="; there is no model to go back to yet; what was saved before is intact"):
         resumable(task, tmp_path, "rollback", algorithm=Poisoned(poison=SOURCES)).run()
 
 

@@ -10,6 +10,7 @@ the text: `source`, and any that came with it. One with a default may be missing
 
 import asyncio
 import inspect
+import traceback
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -160,11 +161,20 @@ def _together(coroutines: Sequence[Awaitable[Any]]) -> list[Any]:
 def _blaming(scorer: Scorer, where: str) -> Iterator[None]:
     try:
         yield
-    except Exception as error:
-        what = f"{type(error).__name__} for {where}: {_line(error)}"
+    except (Exception, SystemExit) as error:
+        what = f"{type(error).__name__} for {where}: {_line(error)} ({_place(error, scorer.function)})"
         raise RewardError(f"reward {scorer.name!r} raised {what}") from error
+
+
+def _place(error: BaseException, function: Callable[..., Any]) -> str:
+    """The last line of the function's own file that an error went through; without one, where it came from."""
+    frames = traceback.extract_tb(error.__traceback__)
+    codes = [getattr(each, "__code__", None) for each in (inspect.unwrap(function), type(function).__call__)]
+    own = {code.co_filename for code in codes if code}
+    frame = next((frame for frame in reversed(frames) if frame.filename in own), frames[-1])
+    return f"{frame.filename}:{frame.lineno}"
 
 
 def _line(value: object) -> str:
     """On one line, as error messages are."""
-    return " ".join((str(value) if isinstance(value, Exception) else repr(value)).split())
+    return " ".join((str(value) if isinstance(value, BaseException) else repr(value)).split())

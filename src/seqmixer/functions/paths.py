@@ -49,7 +49,7 @@ def _import(name: str, path: str) -> ModuleType:
     importlib.invalidate_caches()  # the user may have written the file a moment ago
     try:
         return importlib.import_module(name)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if isinstance(error, ModuleNotFoundError) and f"{name}.".startswith(f"{error.name}."):
             where = f"neither in {folder} nor among the installed packages"
             raise ConfigError(f"reward {path!r}: there is no module {name!r}, {where}.") from None

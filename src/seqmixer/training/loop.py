@@ -12,7 +12,7 @@ from seqmixer import ranks
 from seqmixer.algorithms import Algorithm, Stage, symptoms
 from seqmixer.config import EvaluationConfig, TrainingConfig
 from seqmixer.data import Table, Task, batch_count, batches
-from seqmixer.errors import RunError
+from seqmixer.errors import RewardError, RunError
 from seqmixer.evaluation import evaluate, perplexity
 from seqmixer.rewards import BLEU, Metric
 from seqmixer.schedules import decayed
@@ -79,6 +79,9 @@ class Training:
             try:
                 while not self.finished:
                     self.epoch(interrupt)
+            except RewardError as error:
+                where = f"{self.out}, epoch {self.position.epoch + 1}, batch {self.position.batch + 1}"
+                raise RewardError(f"{where}: {error}; mended, the same command goes on from what was saved") from error
             finally:
                 self.progress.stop()
         self.load_best()

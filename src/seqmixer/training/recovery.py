@@ -35,8 +35,9 @@ def look(run: "Training") -> None:
     if reason is not None:
         write(run, *run.position.events, {**event, "done": "stopped"})
         raise Diverged(
-            f"{run.out}: {in_words(event)}; {reason}the last checkpoint is intact. Lower training.lr (or "
-            "training.mixed_lr), or training.clip, or set training.bad_numbers"
+            f"{run.out}: {in_words(event)}; {reason}what was saved before is intact. Go on with another "
+            "training.bad_numbers, or begin another run (--set name=...) with a lower training.lr, training.mixed_lr "
+            "or training.clip"
         )
     if run.settings.bad_numbers == "skip":
         if not counted_in(run.position.events, event):
