@@ -42,8 +42,8 @@ def test_a_config_is_examined_and_nothing_is_written(run, config, tmp_path):
     assert all(line.split()[0] in ("ok", "note", "warning") for line in lines[:-1])
     assert "a random model, on 12 validation sentences with 8 samples each" in out
     assert (
-        "note     pre-flight: the model is random yet, and XENT comes first: this says nothing of the stages with REINFORCE; "
-        "ask again once XENT is done"
+        "note     pre-flight: XENT comes first, and this is a random model yet: it says nothing of the stages with "
+        "REINFORCE; ask again once XENT is done"
     ) in lines
     assert everything(tmp_path) == before
 
