@@ -128,13 +128,27 @@ def test_code_that_a_run_folder_names_waits_for_trust(run, config, tmp_path):
     sys.modules.pop("own", None)
     _, out, _ = run("doctor", "runs/mine", "--set", "training.epochs=5")
     assert (
-        "note     pre-flight: the reward 'own:f' is Python code that a run folder names, and is not imported: bleu pays in "
-        "its place here; add --trust if the code is yours"
+        "note     pre-flight: the reward 'own:f' is Python code that a run folder names, and is not imported: samples are "
+        "paid and judged here as with reward.name = 'bleu' in its place; add --trust if the code is yours"
     ) in out.splitlines()
     assert not (tmp_path / "imported").exists()
     _, out, _ = run("doctor", "runs/mine", "--set", "training.epochs=5", "--trust")
     assert "reward of samples 0.250, " in out
     assert (tmp_path / "imported").exists()
+
+
+@pytest.mark.parametrize("metric", ["bleu", "chrf"])
+def test_what_stands_in_for_code_is_what_training_in_that_name_would_pay(run, config, tmp_path, metric):
+    (tmp_path / "own.py").write_text("def f(hypothesis, references): return 0.25\n")
+    choose = ["--set", "training.epochs=2", "--set", f"evaluation.metric={metric}"]
+    rewards = []
+    for name in ("own:f", metric):
+        assert run("train", config, *TINY, *choose, "--set", f"reward.name={name}", "--set", f"name={name[:3]}")[0] == 0
+        _, out, _ = run("doctor", f"runs/{name[:3]}", "--set", "training.epochs=5", "--json")
+        rewards.append(json.loads(out)["sections"]["pre-flight"])
+    stands_in, paid = rewards
+    assert stands_in["train"] == paid["train"]
+    assert stands_in["train"]["spread_source"] > 0.01  # unsmoothed BLEU is 0 for nearly all that such a model writes
 
 
 def test_a_folder_that_is_no_run_and_a_file_that_is_not_there(run, config, tmp_path):

@@ -9,7 +9,7 @@ import torch
 
 from seqmixer import pretrained
 from seqmixer.algorithms import Algorithm
-from seqmixer.build import Dimensions, Model, build_algorithm, build_metric, build_model, build_reward
+from seqmixer.build import Dimensions, Model, build_algorithm, build_model, build_reward
 from seqmixer.config import Config
 from seqmixer.data import Task
 from seqmixer.doctor.checkpoints import Subject, examine_checkpoints, inspected, planned, state
@@ -21,7 +21,6 @@ from seqmixer.doctor.preflight import described, preflight, verdict
 from seqmixer.doctor.settings import examine_settings
 from seqmixer.errors import SeqmixerError
 from seqmixer.identity import is_run, python_code
-from seqmixer.rewards import as_reward
 from seqmixer.runs import load, located, read_config, start_from
 from seqmixer.training import checkpoint, device
 from seqmixer.types import Reward
@@ -146,11 +145,13 @@ def model_at_hand(subject: Subject, task: Task) -> tuple[Model, str]:
 
 
 def reward_at_hand(subject: Subject, task: Task) -> tuple[Reward, list[Finding]]:
-    """What training pays; the metric in its place where that is code which must not be imported."""
+    """What training pays; where that is code which must not be imported, the reward of the metric's name."""
     config = subject.config
     code = python_code(config)
     if code is None or subject.trusted:
         return build_reward(config, task), []
     what = f"the reward {code!r} is Python code that a run folder names, and is not imported"
-    why = f"{config.evaluation.metric} pays in its place here"
-    return as_reward(build_metric(config, task)), [Finding("note", what, why, "add --trust if the code is yours")]
+    metric = config.evaluation.metric
+    why = f"samples are paid and judged here as with reward.name = {metric!r} in its place"
+    stand_in = config.model_copy(update={"reward": config.reward.model_copy(update={"name": metric})})
+    return build_reward(stand_in, task), [Finding("note", what, why, "add --trust if the code is yours")]
