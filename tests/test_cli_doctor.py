@@ -104,6 +104,10 @@ def test_the_start_of_a_run_is_the_model_that_is_examined(run, config):
             "note     cost: time, memory and pre-flight not measured: the data must be mended first",
         ),
         (
+            ["model.hidden=10000000000000"],
+            "problem  model: the memory does not hold this ({first}shorter sentences (data.length) or a smaller beam",
+        ),
+        (
             ["model.window=4"],
             "problem  settings: mine.toml: model.window must be odd, so that it has a centre; got 4",
         ),
@@ -117,6 +121,14 @@ def test_problems_are_said_and_exit_with_2(run, config, tmp_path, overrides, lin
     start, _, end = line.format(here=tmp_path, first="\0").partition("\0")
     assert any(each.startswith(start) and each.endswith(end) for each in out.splitlines()), out
     assert " problem" in out.splitlines()[-1]
+
+
+def test_an_update_that_the_memory_does_not_hold_is_a_problem_among_the_other_findings(run, config, monkeypatch):
+    monkeypatch.setattr("seqmixer.training.step.Step.update", lambda *given: torch.empty(10**14))
+    code, out, err = run("doctor", config, *TINY)
+    assert (code, err) == (2, "")
+    assert "problem  cost: an update does not go through: the memory does not hold this (400000000000000 bytes" in out
+    assert "ok       pre-flight: " in out
 
 
 def test_code_that_a_run_folder_names_waits_for_trust(run, config, tmp_path):

@@ -21,6 +21,7 @@ from seqmixer.doctor.preflight import described, preflight, verdict
 from seqmixer.doctor.settings import examine_settings
 from seqmixer.errors import SeqmixerError
 from seqmixer.identity import is_run, python_code
+from seqmixer.memory import within_memory
 from seqmixer.runs import load, located, read_config, start_from
 from seqmixer.training import checkpoint, device
 from seqmixer.types import Reward
@@ -97,9 +98,8 @@ def measured(subject: Subject, task: Task) -> list[Section]:
 def cost(config: Config, task: Task, model: Model, algorithm: Algorithm, plan: Plan) -> Section:
     try:
         return examine_cost(config, task, model, algorithm, plan)
-    except (SeqmixerError, torch.OutOfMemoryError) as error:
-        why = str(error).splitlines()[0]
-        return Section("cost", [Finding("problem", "an update does not go through", why)])
+    except SeqmixerError as error:
+        return Section("cost", [Finding("problem", "an update does not go through", str(error))])
 
 
 def examine_preflight(
@@ -125,6 +125,7 @@ def examine_preflight(
     return Section("pre-flight", [*findings, begun, *described(valid), *judged], values)
 
 
+@within_memory()
 def model_at_hand(subject: Subject, task: Task) -> tuple[Model, str]:
     """The run's best model; or the one that it starts from; or a pretrained or random one. And which it is."""
     config, folder = subject.config, subject.folder
