@@ -5,6 +5,9 @@ import sys
 import time
 
 import pytest
+import torch
+
+from seqmixer.training import checkpoint
 
 TINY = [
     "--set", "model.hidden=8", "--set", "training.batch_size=4", "--set", "training.lr=0.01",
@@ -134,6 +137,7 @@ def test_a_function_of_strings_is_a_reward(run, config):
         (["reward.name=own:raising"], r"reward '.*raising' raised ValueError for sequence \d+, '.*': no idea \(.*own.py:\d+\)"),
         (["reward.name=own:overlop"], r"reward 'own:overlop': module 'own' has no 'overlop'. Did you mean 'overlap'\?"),
         (["reward.name=blue"], r"unknown reward 'blue'. Did you mean 'bleu'\? Known: bleu, bleu_best, bleu_mean, .*, rouge_l\."),
+        (["model.hidden=10000000000000"], r"the memory does not hold this \(\d+ bytes were asked for\); take a smaller model .*"),
         (["training.start=nowhere"], r"training.start = 'nowhere': no model there; name the folder of a run"),
     ],
 )  # fmt: skip
@@ -170,6 +174,31 @@ def test_wrong_use_of_a_run(run, config, arguments, message):
     extra = TINY[2:] if arguments[0] == "train" else []
     code, _, err = run(*arguments, *extra)
     assert (code, err.splitlines()[-1]) == (2, f"seqmixer: {message}")
+
+
+def test_a_run_that_the_memory_did_not_hold_leaves_its_name_free(run, config):
+    assert run("train", config.name, *TINY, "--set", "model.hidden=10000000000000")[0] == 2
+    assert run("train", config.name, *TINY, "--set", "training.epochs=1")[0] == 0
+
+
+def test_a_run_that_runs_out_of_memory_goes_on_from_what_was_saved(run, config, monkeypatch):
+    from seqmixer.training.step import Step
+
+    update, left = Step.update, iter(range(5))
+
+    def fails_once(step, batch, epoch):
+        if next(left, None) == 4:  # in the third epoch of two batches
+            torch.empty(10**14)
+        update(step, batch, epoch)
+
+    monkeypatch.setattr(Step, "update", fails_once)
+    code, out, err = run("train", config.name, *TINY)
+    assert (code, out) == (2, "")
+    assert err.splitlines()[-1].startswith("seqmixer: the memory does not hold this (400000000000000 bytes were asked ")
+    assert run("train", config.name, *TINY)[0] == 0
+    assert run("train", config.name, *TINY, "--set", "name=whole")[0] == 0
+    broken, whole = (checkpoint.load(config.parent / "runs" / name / "last")[0] for name in ("mine", "whole"))
+    assert all(torch.equal(broken[name], weight) for name, weight in whole.items())
 
 
 def test_ctrl_c_says_how_to_go_on(run, config, monkeypatch):

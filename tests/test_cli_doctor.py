@@ -42,8 +42,8 @@ def test_a_config_is_examined_and_nothing_is_written(run, config, tmp_path):
     assert all(line.split()[0] in ("ok", "note", "warning") for line in lines[:-1])
     assert "a random model, on 12 validation sentences with 8 samples each" in out
     assert (
-        "note     pre-flight: the model is random yet, and XENT comes first: this says nothing of the stages with REINFORCE; "
-        "ask again once XENT is done"
+        "note     pre-flight: XENT comes first, and this is a random model yet: it says nothing of the stages with "
+        "REINFORCE; ask again once XENT is done"
     ) in lines
     assert everything(tmp_path) == before
 
@@ -104,6 +104,10 @@ def test_the_start_of_a_run_is_the_model_that_is_examined(run, config):
             "note     cost: time, memory and pre-flight not measured: the data must be mended first",
         ),
         (
+            ["model.hidden=10000000000000"],
+            "problem  model: the memory does not hold this ({first}shorter sentences (data.length) or a smaller beam",
+        ),
+        (
             ["model.window=4"],
             "problem  settings: mine.toml: model.window must be odd, so that it has a centre; got 4",
         ),
@@ -119,6 +123,14 @@ def test_problems_are_said_and_exit_with_2(run, config, tmp_path, overrides, lin
     assert " problem" in out.splitlines()[-1]
 
 
+def test_an_update_that_the_memory_does_not_hold_is_a_problem_among_the_other_findings(run, config, monkeypatch):
+    monkeypatch.setattr("seqmixer.training.step.Step.update", lambda *given: torch.empty(10**14))
+    code, out, err = run("doctor", config, *TINY)
+    assert (code, err) == (2, "")
+    assert "problem  cost: an update does not go through: the memory does not hold this (400000000000000 bytes" in out
+    assert "ok       pre-flight: " in out
+
+
 def test_code_that_a_run_folder_names_waits_for_trust(run, config, tmp_path):
     (tmp_path / "own.py").write_text(
         "from pathlib import Path\nPath('imported').touch()\ndef f(hypothesis, references): return 0.25\n"
@@ -128,13 +140,27 @@ def test_code_that_a_run_folder_names_waits_for_trust(run, config, tmp_path):
     sys.modules.pop("own", None)
     _, out, _ = run("doctor", "runs/mine", "--set", "training.epochs=5")
     assert (
-        "note     pre-flight: the reward 'own:f' is Python code that a run folder names, and is not imported: bleu pays in "
-        "its place here; add --trust if the code is yours"
+        "note     pre-flight: the reward 'own:f' is Python code that a run folder names, and is not imported: samples are "
+        "paid and judged here as with reward.name = 'bleu' in its place; add --trust if the code is yours"
     ) in out.splitlines()
     assert not (tmp_path / "imported").exists()
     _, out, _ = run("doctor", "runs/mine", "--set", "training.epochs=5", "--trust")
     assert "reward of samples 0.250, " in out
     assert (tmp_path / "imported").exists()
+
+
+@pytest.mark.parametrize("metric", ["bleu", "chrf"])
+def test_what_stands_in_for_code_is_what_training_in_that_name_would_pay(run, config, tmp_path, metric):
+    (tmp_path / "own.py").write_text("def f(hypothesis, references): return 0.25\n")
+    choose = ["--set", "training.epochs=2", "--set", f"evaluation.metric={metric}"]
+    rewards = []
+    for name in ("own:f", metric):
+        assert run("train", config, *TINY, *choose, "--set", f"reward.name={name}", "--set", f"name={name[:3]}")[0] == 0
+        _, out, _ = run("doctor", f"runs/{name[:3]}", "--set", "training.epochs=5", "--json")
+        rewards.append(json.loads(out)["sections"]["pre-flight"])
+    stands_in, paid = rewards
+    assert stands_in["train"] == paid["train"]
+    assert stands_in["train"]["spread_source"] > 0.01  # unsmoothed BLEU is 0 for nearly all that such a model writes
 
 
 def test_a_folder_that_is_no_run_and_a_file_that_is_not_there(run, config, tmp_path):

@@ -104,6 +104,16 @@ def test_trials_are_pruned_and_fail_without_stopping_the_search(run, folder):
     assert err.splitlines()[5].endswith("  pruned after epoch 6")
 
 
+def test_a_trial_that_the_memory_does_not_hold_fails_and_the_search_goes_on(run, folder):
+    (folder / "space.toml").write_text('"model.hidden" = [10000000000000, 8]')
+    code, out, err = run("sweep", "tiny.toml", "--search", "space.toml", "--method", "grid", "--json")
+    assert code == 0
+    trials = json.loads(out)["trials"]
+    assert [trial["state"] for trial in trials] == ["failed", "complete"]
+    assert trials[0]["reason"].startswith("the memory does not hold this (")
+    assert "failed: the memory does not hold this (" in err.splitlines()[0]
+
+
 def test_processes_share_a_search_without_doing_anything_twice(folder):
     both = [start("--method", "grid", "--json"), start("--method", "grid", "--json", "--workers", "2")]
     done = [process.communicate(timeout=120) for process in both]

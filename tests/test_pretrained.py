@@ -23,7 +23,7 @@ from seqmixer.decoding import shift
 from seqmixer.errors import ConfigError, DataError, Interrupted, RunError
 from seqmixer.models import huggingface
 from seqmixer.pretrained import require_positions, vocabs
-from seqmixer.runs import load, train
+from seqmixer.runs import load, task_of, train
 from seqmixer.training import Silent, checkpoint
 from seqmixer.types import Rollout
 
@@ -127,6 +127,47 @@ def test_the_example_runs_on_a_tiny_model(small, lines, monkeypatch, capsys, pat
     runpy.run_path(str(example), run_name="__main__")
 
     assert 0 <= float(capsys.readouterr().out) <= 100
+
+
+def test_the_doctor_examines_what_training_would_do(run, small, lines):
+    summarise = [ROOT / "configs/hf/t5-summarization.toml", "--set", f"model.path={folder('t5', lines)}", *quick()]
+    code, out, err = run("doctor", *summarise, "--json")
+    assert (code, err) == (0, "")
+    found = json.loads(out)["sections"]
+    assert found["pre-flight"]["model"] == "the pretrained model model"
+    assert found["pre-flight"]["findings"][-1]["what"] == "XENT comes first, and this is the pretrained model model yet"
+
+    assert run("train", *summarise)[0] == 0
+    trained = load(Path("runs/t5-summarization"))
+    assert found["data"]["length"] == trained.dimensions.length
+    assert found["data"]["unknown"]["train"] == trained.task().train.unknown_shares()
+    shutil.rmtree("model")
+    code, out, _ = run("doctor", "runs/t5-summarization", "--set", "training.epochs=3", "--json")
+    assert json.loads(out)["sections"]["pre-flight"]["model"] == "the best model of runs/t5-summarization"
+
+
+def test_the_doctor_says_that_a_model_has_too_few_positions(run, small, lines):
+    overrides = [f"model.path={folder('bart', lines)}", "data.length=41"]
+    settings = [word for setting in overrides for word in ("--set", setting)]
+    code, out, err = run("doctor", ROOT / "configs/hf/t5-summarization.toml", *settings, *quick())
+    assert (code, err) == (2, "")
+    assert re.search(
+        r"^problem  model: the longest source has \d+ tokens and T = 41, but model has positions", out, re.M
+    )
+
+
+def test_a_data_card_counts_what_the_tokenizer_makes_of_the_text(run, small, lines):
+    settings = ["--set", f"model.path={folder('t5', lines)}", "--json"]
+    code, out, err = run("data", "card", ROOT / "configs/hf/t5-summarization.toml", *settings)
+    assert (code, err) == (0, "")
+    card = json.loads(out)
+    task = task_of(Config.load(ROOT / "configs/hf/t5-summarization.toml", ["model.path=model"]))
+    assert card["length"] == task.length
+    assert card["length"] > card["splits"]["train"]["target"]["longest"] + 1  # tokens, not words
+    for side, vocab in (("source", task.source_vocab), ("target", task.target_vocab)):
+        used = card["vocabulary"][side][-1]
+        assert used["words"] == len(vocab) - 4
+        assert used["unknown"]["train"] == task.train.unknown_shares()[side] < 0.1
 
 
 def logits(network, tokenizer, prefix=""):

@@ -28,6 +28,10 @@ class Diverged(RunError):
     """A run came upon a number that is not finite. Other settings may train."""
 
 
+class OutOfMemory(SeqmixerError):
+    """The memory does not hold a model, or what is done with it. Other settings may fit."""
+
+
 class Lost(RunError):
     """One of several processes is gone. The same command goes on from what was saved."""
 

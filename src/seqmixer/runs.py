@@ -87,7 +87,7 @@ def train_alone(config: Config, folder: Path, progress: Progress, task: Task | N
     if config.training.threads is not None:
         torch.set_num_threads(config.training.threads)
     require_same_config(folder, config)
-    task = task or build_task(config.data, saved_vocabs(folder) or pretrained.vocabs(config))
+    task = task or task_of(config, folder)
     dimensions = Dimensions.of(task)
     torch.manual_seed(config.seed)
     goes_on = folder if checkpoint.exists(folder / "last") else None
@@ -128,6 +128,12 @@ def train_alone(config: Config, folder: Path, progress: Progress, task: Task | N
     if config.model.path and ranks.first():
         pretrained.export(config.model, folder)
     return run
+
+
+def task_of(config: Config, folder: Path | None = None) -> Task:
+    """The data of a config, in the words of the run in `folder` if it has some, or else of the pretrained model."""
+    saved = saved_vocabs(folder) if folder else None
+    return build_task(config.data, saved or pretrained.vocabs(config))
 
 
 def try_out(reward: Reward, task: Task) -> None:

@@ -109,6 +109,7 @@ def test_a_rate_that_is_not_set():
     "overrides",
     [
         ["algorithm.name=reinforce", "training.start=runs/xent"],  # the rate is training.lr, and it does not fall
+        ["algorithm.name=reinforce", "model.name=huggingface", "model.path=t5"],  # not a random model
         ["algorithm.name=xent", "reward.name=rouge2"],  # nothing is paid
         ["reward.name=bleu_mean"],
         ["reward.name=0.5*bleu + 0.5*rouge2"],

@@ -12,6 +12,7 @@ from seqmixer.config import TrainingConfig
 from seqmixer.data import batches, in_order, text_task
 from seqmixer.decoding import free, generate, sample, score, shift
 from seqmixer.doctor.preflight import Preflight, described, preflight, ranks, verdict
+from seqmixer.errors import OutOfMemory
 from seqmixer.losses import entropy
 from seqmixer.models import AttentiveEncoder, LSTMCell, NoEncoder, Recurrent, initialise
 from seqmixer.rewards import rouge2_recall, sentence_bleu
@@ -284,3 +285,9 @@ def test_the_numbers_are_said_in_words():
 def test_any_reward_is_paid(tiny):
     task, model = tiny
     assert preflight(model, task.valid, 3, rouge2_recall).reward_references <= 1
+
+
+def test_samples_that_the_memory_does_not_hold_are_said_in_one_line(tiny):
+    task, model = tiny
+    with pytest.raises(OutOfMemory, match=r"^the memory does not hold this "):
+        preflight(model, task.valid, task.length, lambda rollout: torch.empty(10**14))

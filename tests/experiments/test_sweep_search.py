@@ -20,6 +20,7 @@ from seqmixer.experiments.sweep.record import importance, table, write_record
 from seqmixer.experiments.sweep.search import claim, open_search, plan
 from seqmixer.experiments.sweep.space import Choices, Range, combinations
 from seqmixer.experiments.sweep.trials import outcomes, run_search
+from seqmixer.memory import ADVICE
 
 RATES = {"training.lr": Range(1e-4, 1e-1, log=True), "model.hidden": Choices((8, 16, 32))}
 CELLS = {"training.lr": Choices((0.1, 0.2, 0.3)), "model.hidden": Choices((8, 16)), "seed": Range(1, 2)}
@@ -211,7 +212,7 @@ def test_trials_fail_for_their_settings_and_the_search_goes_on(search):
         if config.training.lr == 0.1:
             raise Diverged("not a finite number: loss")
         if config.training.lr == 0.2:
-            raise torch.OutOfMemoryError("out of memory\nmore of it")
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nmore of it")
         return near_a_hundredth(config, folder, progress)
 
     space = {"training.lr": Choices((0.1, 0.2, 0.3)), "model.window": Choices((3, 4))}
@@ -220,7 +221,7 @@ def test_trials_fail_for_their_settings_and_the_search_goes_on(search):
     assert [(outcome.state, outcome.reason) for outcome in seen] == [
         ("failed", "not a finite number: loss"),
         ("failed", even.format(1)),
-        ("failed", "out of memory"),
+        ("failed", f"the memory does not hold this (2.00 GiB were asked for); {ADVICE}"),
         ("failed", even.format(3)),
         ("complete", None),
         ("failed", even.format(5)),

@@ -12,6 +12,7 @@ from seqmixer import launch
 from seqmixer.cli import data, doctor, running, scoring, sweep, tables  # noqa: F401  (their commands enter the application)
 from seqmixer.cli.options import app, this_command
 from seqmixer.errors import Interrupted, Lost, SeqmixerError
+from seqmixer.memory import within_memory
 
 __all__ = ["app", "main"]
 
@@ -20,7 +21,8 @@ def main() -> None:
     """Run a command. What the caller can mend is one line and exit code 2; a stopped run exits with 130."""
     warnings.showwarning = lambda message, *where: warn(message)
     try:
-        app()
+        with within_memory():
+            app()
     except Interrupted as error:
         say(f"{error}; go on with: {this_command()}")
         sys.exit(130)

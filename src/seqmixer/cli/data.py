@@ -166,11 +166,11 @@ def card(config: ConfigFile, settings: Settings = None, as_json: Json = False) -
     \b
     seqmixer data card configs/toy/translation.toml
     """
-    from seqmixer.build import build_task
     from seqmixer.config import Config
     from seqmixer.data import cards
+    from seqmixer.runs import task_of
 
-    task = build_task(Config.load(config, settings or []).data)
+    task = task_of(Config.load(config, settings or []))
     described = cards.describe(task, {}, cards.Origin(this_command()))
     print(cards.as_json(described) if as_json else cards.as_markdown(described), end="\n" if as_json else "")
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from seqmixer.data.cropping import coverage
 from seqmixer.data.task import Split, Task
-from seqmixer.data.vocab import SPECIALS, Vocabulary
+from seqmixer.data.vocab import SPECIALS
 from seqmixer.version import __version__
 
 THRESHOLDS = (1, 2, 3, 5, 10)  # the paper keeps words seen 3 times
@@ -75,11 +75,13 @@ class Card:
 def describe(task: Task, further: Mapping[str, Split], origin: Origin) -> Card:
     """The card of a task, and of further splits that are encoded with its vocabularies."""
     splits = {"train": task.train, "valid": task.valid, "test": task.test, **further}
-    target = known_words({name: counted(references(split)) for name, split in splits.items()}, task.target_vocab)
-    vocabulary = {"target": target}
-    if task.source_vocab is not None:
-        counts = {name: counted(sources(split)) for name, split in splits.items()}
-        vocabulary = {"source": known_words(counts, task.source_vocab), "target": target}
+    unknown = {name: split.unknown_shares() for name, split in splits.items()}
+    vocabulary = {}
+    for side, texts, vocab in (("source", sources, task.source_vocab), ("target", references, task.target_vocab)):
+        if vocab is not None:
+            rows = known_words({name: counted(texts(split)) for name, split in splits.items()})
+            used = Known(None, len(vocab) - len(SPECIALS), {name: shares[side] for name, shares in unknown.items()})
+            vocabulary[side] = [*rows, used]
     return Card(
         name=task.name,
         length=task.length,
@@ -105,15 +107,14 @@ def split_card(split: Split, task: Task) -> SplitCard:
     )
 
 
-def known_words(counts: Mapping[str, Counter[str]], used: Vocabulary) -> list[Known]:
-    """What vocabularies of several thresholds, and the one in use, do not know of each split."""
+def known_words(counts: Mapping[str, Counter[str]]) -> list[Known]:
+    """What vocabularies of several thresholds do not know of each split."""
     train = counts["train"]
     rows = []
     for threshold in THRESHOLDS:
         words = {word for word, count in train.items() if count >= threshold} - set(SPECIALS)
         rows.append(Known(threshold, len(words), shares(counts, words)))
-    words = set(used.words[len(SPECIALS) :])
-    return [*rows, Known(None, len(words), shares(counts, words))]
+    return rows
 
 
 def shares(counts: Mapping[str, Counter[str]], words: set[str]) -> dict[str, float]:

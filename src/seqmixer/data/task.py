@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from seqmixer.data.vocab import Vocabulary
-from seqmixer.types import Meta
+from seqmixer.types import EOS, UNK, Meta
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,16 @@ class Split:
         for references in self.references:
             digest.update(flat(references))
         return digest.hexdigest()[:16]
+
+    def unknown_shares(self) -> dict[str, float]:
+        """The share of UNK among the words of targets, and of sources where they are text; EOS does not count."""
+        sides = {"target": [reference for references in self.references for reference in references]}
+        if not isinstance(self.sources, Tensor):
+            sides["source"] = list(self.sources)
+        return {
+            side: sum(row.count(UNK) for row in rows) / max(sum(len(row) - row.count(EOS) for row in rows), 1)
+            for side, rows in sides.items()
+        }
 
 
 @dataclass(frozen=True)

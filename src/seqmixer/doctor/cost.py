@@ -16,6 +16,7 @@ from seqmixer.data import Task, batch_count, batches
 from seqmixer.doctor.environment import GIB, device_memory, existing
 from seqmixer.doctor.findings import Finding, Section
 from seqmixer.evaluation import device_of, evaluate, perplexity
+from seqmixer.memory import within_memory
 from seqmixer.training.log import Clock
 from seqmixer.training.step import Step
 from seqmixer.types import SequenceModel
@@ -60,6 +61,7 @@ class Plan:
     labels: Sequence[str]  # of each epoch's stage
 
 
+@within_memory()
 def examine_cost(config: Config, task: Task, model: SequenceModel, algorithm: Algorithm, plan: Plan) -> Section:
     """The model is trained for a few updates: it is not the same afterwards."""
     memory = counted(config, task, model)

@@ -3,16 +3,13 @@
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from torch import Tensor
-
-from seqmixer.build import build_metric, build_task
+from seqmixer.build import build_metric
 from seqmixer.config import Config, DataConfig
 from seqmixer.data import Split, Task, coverage
 from seqmixer.data.cropping import length_covering
 from seqmixer.doctor.findings import Finding, Section
 from seqmixer.errors import SeqmixerError
-from seqmixer.runs import SPLITS, fingerprints, named_split, read_task, saved_vocabs
-from seqmixer.types import UNK
+from seqmixer.runs import SPLITS, fingerprints, named_split, read_task, task_of
 
 UNKNOWN = 0.05  # share of unknown words from which on they matter
 LEAK = 0.01  # share of examples that stand in the training data too, from which on they matter
@@ -24,14 +21,14 @@ def examine_data(config: Config, folder: Path) -> tuple[Section, Task | None]:
     if gone:
         return Section("data", gone), None
     try:
-        task = build_task(config.data, saved_vocabs(folder))
+        task = task_of(config, folder)
         build_metric(config, task)
     except SeqmixerError as error:
         return Section("data", [Finding("problem", str(error))]), None
     findings = [
         size(config, task),
         covered(task),
-        *unknown_words(task),
+        *unknown_words(config, task),
         *leaks(task),
         *changed(folder, task),
     ]
@@ -74,25 +71,14 @@ def covered(task: Task) -> Finding:
     return Finding("warning", what, why, f"set data.length = {length_covering(task.train)}, which covers 95 %")
 
 
-def unknown_words(task: Task) -> Iterator[Finding]:
+def unknown_words(config: Config, task: Task) -> Iterator[Finding]:
     for name in SPLITS:
-        for side, share in unknown(named_split(task, name)).items():
+        for side, share in named_split(task, name).unknown_shares().items():
             if share > UNKNOWN:
                 what = f"{share:.1%} of the {side} words of {name} are unknown"
-                yield Finding(
-                    "warning", what, "an unknown word never matches", f"lower data.{side}_min_count, or use BPE"
-                )
-
-
-def unknown(split: Split) -> dict[str, float]:
-    """The share of UNK on each side; EOS does not count."""
-    rows = {"target": [reference for references in split.references for reference in references]}
-    if not isinstance(split.sources, Tensor):
-        rows["source"] = list(split.sources)
-    return {
-        side: sum(row.count(UNK) for row in several) / max(sum(len(row) - 1 for row in several if row), 1)
-        for side, several in rows.items()
-    }
+                mend = f"lower data.{side}_min_count, or use BPE"
+                advice = "take a model.path whose tokenizer knows them" if config.model.path else mend
+                yield Finding("warning", what, "an unknown word never matches", advice)
 
 
 def leaks(task: Task) -> Iterator[Finding]:
@@ -142,6 +128,6 @@ def measured(task: Task) -> dict[str, object]:
         "length": task.length,
         "covered": coverage(task.train, task.length),
         "sizes": {name: len(named_split(task, name)) for name in SPLITS},
-        "unknown": {name: unknown(named_split(task, name)) for name in SPLITS},
+        "unknown": {name: named_split(task, name).unknown_shares() for name in SPLITS},
         "leaked": {name: leaked(task.train, named_split(task, name)) for name in ("valid", "test")},
     }

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import torch
 
+from seqmixer import pretrained
 from seqmixer.algorithms import Algorithm
-from seqmixer.build import Dimensions, Model, build_algorithm, build_metric, build_model, build_reward
+from seqmixer.build import Dimensions, Model, build_algorithm, build_model, build_reward
 from seqmixer.config import Config
 from seqmixer.data import Task
 from seqmixer.doctor.checkpoints import Subject, examine_checkpoints, inspected, planned, state
@@ -20,12 +21,12 @@ from seqmixer.doctor.preflight import described, preflight, verdict
 from seqmixer.doctor.settings import examine_settings
 from seqmixer.errors import SeqmixerError
 from seqmixer.identity import is_run, python_code
-from seqmixer.rewards import as_reward
+from seqmixer.memory import within_memory
 from seqmixer.runs import load, located, read_config, start_from
 from seqmixer.training import checkpoint, device
 from seqmixer.types import Reward
 
-RANDOM = "a random model"
+BEST = "the best model of"  # a run
 
 
 def examine(target: Path, overrides: Sequence[str] = (), out: Path = Path("runs"), trust: bool = False) -> Diagnosis:
@@ -97,9 +98,8 @@ def measured(subject: Subject, task: Task) -> list[Section]:
 def cost(config: Config, task: Task, model: Model, algorithm: Algorithm, plan: Plan) -> Section:
     try:
         return examine_cost(config, task, model, algorithm, plan)
-    except (SeqmixerError, torch.OutOfMemoryError) as error:
-        why = str(error).splitlines()[0]
-        return Section("cost", [Finding("problem", "an update does not go through", why)])
+    except SeqmixerError as error:
+        return Section("cost", [Finding("problem", "an update does not go through", str(error))])
 
 
 def examine_preflight(
@@ -110,44 +110,49 @@ def examine_preflight(
     findings: list[Finding],
     at_once: bool,
 ) -> Section:
-    """`at_once`: REINFORCE begins with the first epoch, so that a random model is no passing state."""
+    """`at_once`: REINFORCE begins with the first epoch, so that an untrained model is no passing state."""
     try:
         valid, train = (preflight(model, split, task.length, reward) for split in (task.valid, task.train))
     except SeqmixerError as error:
         return Section("pre-flight", [Finding("problem", str(error))])
     judged = verdict(valid, train)
-    if origin == RANDOM and not at_once:
-        what = "the model is random yet, and XENT comes first"
-        judged = [
-            Finding("note", what, "this says nothing of the stages with REINFORCE", "ask again once XENT is done")
-        ]
+    if not origin.startswith(BEST) and not at_once:
+        what = f"XENT comes first, and this is {origin} yet"
+        why = "it says nothing of the stages with REINFORCE"
+        judged = [Finding("note", what, why, "ask again once XENT is done")]
     begun = Finding("ok", f"{origin}, on {valid.sentences} validation sentences with {valid.samples} samples each")
     values = {"model": origin, "valid": asdict(valid), "train": asdict(train)}
     return Section("pre-flight", [*findings, begun, *described(valid), *judged], values)
 
 
+@within_memory()
 def model_at_hand(subject: Subject, task: Task) -> tuple[Model, str]:
-    """The run's best model; or the one that it starts from; or a random one. And which it is."""
+    """The run's best model; or the one that it starts from; or a pretrained or random one. And which it is."""
     config, folder = subject.config, subject.folder
-    model = build_model(config.model, Dimensions.of(task))
-    origin = RANDOM
-    if checkpoint.exists(folder / "best"):
+    kept = folder if checkpoint.exists(folder / "best") else None
+    if config.model.path:
+        pretrained.require_positions(pretrained.place(config.model, kept), task)
+    model = build_model(config.model, Dimensions.of(task), kept)
+    origin = f"the pretrained model {config.model.path}" if config.model.path else "a random model"
+    if kept:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a damaged one before it has its line already
             model.load_state_dict(load(folder).model.state_dict())
-        origin = f"the best model of {folder}"
+        origin = f"{BEST} {folder}"
     elif config.training.start is not None:
         start_from(model, task, Path(config.training.start))
-        origin = f"the best model of {config.training.start}"
+        origin = f"{BEST} {config.training.start}"
     return model.to(device(config.training.device)), origin
 
 
 def reward_at_hand(subject: Subject, task: Task) -> tuple[Reward, list[Finding]]:
-    """What training pays; the metric in its place where that is code which must not be imported."""
+    """What training pays; where that is code which must not be imported, the reward of the metric's name."""
     config = subject.config
     code = python_code(config)
     if code is None or subject.trusted:
         return build_reward(config, task), []
     what = f"the reward {code!r} is Python code that a run folder names, and is not imported"
-    why = f"{config.evaluation.metric} pays in its place here"
-    return as_reward(build_metric(config, task)), [Finding("note", what, why, "add --trust if the code is yours")]
+    metric = config.evaluation.metric
+    why = f"samples are paid and judged here as with reward.name = {metric!r} in its place"
+    stand_in = config.model_copy(update={"reward": config.reward.model_copy(update={"name": metric})})
+    return build_reward(stand_in, task), [Finding("note", what, why, "add --trust if the code is yours")]

@@ -17,6 +17,7 @@ from seqmixer.decoding import deployed, free, generate, greedy, sample, shift
 from seqmixer.doctor.findings import Finding
 from seqmixer.evaluation import device_of
 from seqmixer.losses import entropy
+from seqmixer.memory import within_memory
 from seqmixer.types import EOS, PAD, Batch, Choose, Reward, SequenceModel
 
 SENTENCES = 64
@@ -44,6 +45,7 @@ class Preflight:
     cut: float  # share of samples with no EOS before T
 
 
+@within_memory()
 @torch.no_grad()
 def preflight(
     model: SequenceModel, split: Split, length: int, reward: Reward, sentences: int = SENTENCES, samples: int = SAMPLES

@@ -30,7 +30,7 @@ def start(config: Config) -> Iterator[Finding]:
     """REINFORCE needs a model that can write."""
     algorithm = config.algorithm
     random = algorithm.name == "reinforce" or (algorithm.name == "mixer" and algorithm.xent_epochs == 0)
-    if random and config.training.start is None:
+    if random and config.training.start is None and config.model.path is None:
         what = f"{algorithm.name} begins from a random model"
         why = "that does not train (Sec. 4.4 of the paper)"
         mend = "algorithm.xent_epochs" if algorithm.name == "mixer" else "algorithm.name = 'mixer'"

@@ -9,14 +9,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import torch
-
 from seqmixer import workers as processes
 from seqmixer.config import Config
-from seqmixer.errors import ConfigError, Diverged, Interrupted
+from seqmixer.errors import ConfigError, Diverged, Interrupted, OutOfMemory
 from seqmixer.experiments.grid import machine, share_cores, shared_task
 from seqmixer.experiments.sweep.search import Claim, Search, claim, load_study, open_search, trial_name
 from seqmixer.experiments.sweep.space import Values, changed
+from seqmixer.memory import within_memory
 from seqmixer.runs import train
 from seqmixer.training import Progress, epochs, read_log
 from seqmixer.training.log import Event, Means
@@ -91,12 +90,13 @@ def run_next(search: Search, objective: Objective) -> Outcome | None:
             study.tell(number, score_of(search, claimed, objective))
         except TrialPruned:
             study.tell(number, state=TrialState.PRUNED)
-        except (ConfigError, Diverged, torch.OutOfMemoryError) as error:
+        except (ConfigError, Diverged, OutOfMemory) as error:
             claimed.trial.set_user_attr("reason", str(error).splitlines()[0])
             study.tell(number, state=TrialState.FAIL)
         return outcome(search, load_study(search).get_trials(deepcopy=False)[number])
 
 
+@within_memory()
 def score_of(search: Search, claimed: Claim, objective: Objective) -> float:
     values = changed(search.config, claimed.values) | {"name": trial_name(claimed.trial.number)}
     config = Config.parse(values, trial_name(claimed.trial.number))
