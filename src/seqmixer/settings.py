@@ -55,7 +55,7 @@ def assign(values: dict[str, Any], override: str) -> None:
         raise ConfigError(f"--set {override!r}: write NAME=VALUE, for example model.hidden=512")
     try:
         value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except ValueError:
         value = text
     *tables, last = name.strip().split(".")
     for table in tables:

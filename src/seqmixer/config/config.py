@@ -16,6 +16,7 @@ from seqmixer.config.sections import (
     ModelConfig,
     RewardConfig,
     Section,
+    Seed,
     TrainingConfig,
 )
 from seqmixer.errors import ConfigError
@@ -27,7 +28,7 @@ class Config(Section):
 
     name: str = "run"
     """The run's folder is OUT/name."""
-    seed: int = Field(1, ge=0)
+    seed: Seed = 1
     """Of everything random: initial weights, order of the data, samples."""
     data: DataConfig = Field(default_factory=DataConfig)
     model: ModelConfig = ModelConfig()
@@ -49,7 +50,7 @@ class Config(Section):
             raise ConfigError(f"{path}: no such file; configs end in .toml")
         try:
             values = tomllib.loads(path.read_text(encoding="utf-8"))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        except ValueError as error:
             raise ConfigError(f"{path}: not TOML: {error}") from None
         for override in overrides:
             assign(values, override)

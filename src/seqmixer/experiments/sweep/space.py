@@ -69,7 +69,7 @@ def read(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: no such file; --search names a TOML file of settings and their choices")
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise ConfigError(f"{path}: not TOML: {error}") from None
 
 
