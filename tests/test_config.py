@@ -32,6 +32,18 @@ def test_whole_numbers_pass_for_numbers_and_the_largest_are_allowed(tmp_path):
     )
 
 
+def test_a_name_may_have_folders_of_its_own(tmp_path):
+    assert load(tmp_path, "", "name=a/b..c/.d").name == "a/b..c/.d"
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../x", "a/../b", "a/./b", "a//b", "a/", "/tmp/x"])
+def test_a_name_that_leaves_the_folder_of_runs_is_refused(tmp_path, name):
+    with pytest.raises(ConfigError) as error:
+        load(tmp_path, "", f"name={name}")
+    message = f"name = {name!r}: a run's folder is OUT/name; write a name such as 'run' or 'tries/run'"
+    assert str(error.value) == f"{tmp_path / 'run.toml'}: {message}"
+
+
 def test_a_config_written_as_toml_reads_back_the_same(tmp_path):
     config = load(tmp_path, "[training]\nmixed_lr = 1e-4\n[data]\ntrain = ['a b', 'c']\n")
     assert load(tmp_path, config.toml()) == config

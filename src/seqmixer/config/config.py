@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import tomli_w
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from seqmixer import settings
 from seqmixer.config.sections import (
@@ -27,7 +27,7 @@ class Config(Section):
     """A whole run."""
 
     name: str = "run"
-    """The run's folder is OUT/name."""
+    """The run's folder is OUT/name; a slash in it makes folders inside of folders."""
     seed: Seed = 1
     """Of everything random: initial weights, order of the data, samples."""
     data: DataConfig = Field(default_factory=DataConfig)
@@ -36,6 +36,13 @@ class Config(Section):
     reward: RewardConfig = RewardConfig()
     training: TrainingConfig = TrainingConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
+
+    @field_validator("name")
+    @classmethod
+    def below_out(cls, name: str) -> str:
+        if {"", ".", ".."} & set(name.split("/")):
+            raise ValueError(f"name = {name!r}: a run's folder is OUT/name; write a name such as 'run' or 'tries/run'")
+        return name
 
     @model_validator(mode="after")
     def readable(self) -> Self:
