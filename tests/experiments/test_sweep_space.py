@@ -57,6 +57,7 @@ def test_settings_that_only_clash_with_another_are_left_to_the_trials(read):
         ("", 'space.toml: no setting to search; write, for example, "training.lr" = [0.001, 0.002]'),
         ("a = ", "space.toml: not TOML: Invalid value (at end of document)"),
         ('"training.lrr" = [1, 2]', f"space.toml: unknown setting 'training.lrr'. Did you mean 'training.lr'? Known: {TRAINING}."),
+        ('"training.lrr" = [1]', f"space.toml: unknown setting 'training.lrr'. Did you mean 'training.lr'? Known: {TRAINING}."),
         ('"training.lr.low" = [1, 2]', f"space.toml: unknown setting 'training.lr.low'. Did you mean 'training.lr'? Known: {', '.join(sorted(['name', 'seed', *(f'{t}.{n}' for t, s in Config().model_dump().items() if isinstance(s, dict) for n in s)]))}."),
         ('"training.lr" = 0.1', "space.toml: training.lr = 0.1: write its choices, [1, 2, 3], or its range, {low = 1, high = 3}"),
         ('"training.lr" = [0.1]', "space.toml: training.lr = [0.1]: write two or more choices, all different"),
