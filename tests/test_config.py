@@ -100,13 +100,24 @@ MODEL = (
         ("[model]\nhidden = '64'", [], "model.hidden = '64': Input should be a valid integer"),
         ("[model]\nhidden = 64.0", [], "model.hidden = 64.0: Input should be a valid integer"),
         ("[model]\ninit = true", [], "model.init = True: Input should be a valid number"),
-        ("model = 3", [], "model = 3: Input should be a valid dictionary or instance of ModelConfig"),
+        ("model = 3", [], "model = 3: this is a table of settings; `seqmixer settings` lists them"),
+        ("[data]\ntrain = 'train.de'", [],
+         """data.train = 'train.de': write a list of names, such as ["train.de", "train.en"]"""),
+        ("", ["training.fast=False"], "training.fast = 'False': write true or false"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_a_config_is_one_clear_line(tmp_path, text, overrides, message):
     with pytest.raises(ConfigError) as error:
         load(tmp_path, text, *overrides)
     assert str(error.value) == f"{tmp_path / 'run.toml'}: {message}"
+
+
+def test_a_folder_is_not_a_config(tmp_path):
+    with pytest.raises(ConfigError) as error:
+        Config.load(tmp_path)
+    assert (
+        str(error.value) == f"{tmp_path}: a folder, not a config; name a TOML file, such as {tmp_path / 'config.toml'}"
+    )
 
 
 def test_a_file_that_is_not_there_or_not_toml(tmp_path):

@@ -53,6 +53,8 @@ class Config(Section):
     @classmethod
     def load(cls, path: Path, overrides: Sequence[str] = ()) -> Self:
         """Read a TOML file; `overrides` are settings such as "model.hidden=512"."""
+        if path.is_dir():
+            raise ConfigError(f"{path}: a folder, not a config; name a TOML file, such as {path / 'config.toml'}")
         if not path.is_file():
             raise ConfigError(f"{path}: no such file; configs end in .toml")
         try:
