@@ -155,6 +155,10 @@ def test_what_the_caller_can_mend_is_one_line_and_exit_code_2(run, config, overr
         (["evaluate", "nowhere"], "nowhere: not a run folder (no config.toml); `seqmixer train` makes one"),
         (["evaluate", "runs/mine", "--split", "tset"], "unknown split 'tset'. Did you mean 'test'? Known: test, train, valid."),
         (["generate", "runs/mine", "--nbest", "2"], "--nbest 2 needs --json: a line of text has room for one hypothesis"),
+        (["generate", "runs/mine", "--temperature", "0.2"],
+         "--temperature 0.2 needs --sample: without it the most likely words are taken"),
+        (["generate", "runs/mine", "--top-k", "3"], "--top-k 3 needs --sample: without it the most likely words are taken"),
+        (["generate", "runs/mine", "--seed", "0"], "--seed 0 needs --sample: without it the most likely words are taken"),
         (["generate", "runs/mine", "in.txt", "--nbest", "2", "--json"],
          "asked for the best 2 of a beam of 1; raise --beam to 2"),
         (["generate", "runs/mine", "in.txt", "--beam", "2", "--sample"],
@@ -199,6 +203,40 @@ def test_a_run_that_runs_out_of_memory_goes_on_from_what_was_saved(run, config, 
     assert run("train", config.name, *TINY, "--set", "name=whole")[0] == 0
     broken, whole = (checkpoint.load(config.parent / "runs" / name / "last")[0] for name in ("mine", "whole"))
     assert all(torch.equal(broken[name], weight) for name, weight in whole.items())
+
+
+@pytest.mark.parametrize("command", ["evaluate", "generate", "compare"])
+@pytest.mark.parametrize("penalty", ["nan", "inf", "-inf", "1000"])
+def test_a_length_penalty_that_ranks_nothing_is_refused(run, command, penalty):
+    code, _, err = run(command, "runs/mine", f"--length-penalty={penalty}")
+    assert code == 2
+    assert "Invalid value for '--length-penalty': " in err
+
+
+@pytest.mark.parametrize(
+    ("option", "arguments"),
+    [
+        ("--temperature", ["generate", "runs/mine", "--sample"]),
+        ("--ratio", ["data", "prepare", "pairs", "a", "b", "--out", "c"]),
+    ],
+)
+def test_options_that_are_not_finite_are_refused(run, option, arguments):
+    code, _, err = run(*arguments, option, "inf")
+    assert (code, err.splitlines()[-1]) == (2, f"Error: Invalid value for '{option}': inf is not a finite number.")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["generate", "runs/mine", "--sample"],
+        ["sweep", "run.toml", "--search", "space.toml"],
+        ["data", "prepare", "pairs", "a", "b", "--out", "c"],
+    ],
+)
+def test_seeds_that_torch_cannot_take_are_refused(run, arguments):
+    code, _, err = run(*arguments, "--seed", 2**63)
+    assert code == 2
+    assert re.search(r"Invalid value for '--seed': .*9223372036854775807", err), err
 
 
 def test_ctrl_c_says_how_to_go_on(run, config, monkeypatch):

@@ -168,9 +168,12 @@ def test_a_folder_that_is_no_run_and_a_file_that_is_not_there(run, config, tmp_p
     code, out, _ = run("doctor", "empty")
     assert code == 2
     assert "problem  settings: empty: not a run folder (no config.toml); `seqmixer train` makes one" in out.splitlines()
-    code, out, _ = run("doctor", "nowhere.toml")
+    code, out, _ = run("doctor", "runs/nowhere")
     assert code == 2
-    assert "problem  settings: nowhere.toml: no such file; configs end in .toml" in out.splitlines()
+    assert (
+        "problem  settings: runs/nowhere: no such file or folder; name a TOML file or the folder of a run"
+        in out.splitlines()
+    )
 
 
 def test_a_damaged_model_is_a_problem(run, config):

@@ -20,6 +20,30 @@ def test_a_file_an_override_and_the_defaults_make_a_config(tmp_path):
     assert config.training == Config().training
 
 
+def test_whole_numbers_pass_for_numbers_and_the_largest_are_allowed(tmp_path):
+    config = load(
+        tmp_path, "seed = 9223372036854775807\n[data]\nlength = 10_000", "training.lr=1", "training.threads=1024"
+    )
+    assert (config.seed, config.data.length, config.training.lr, config.training.threads) == (
+        2**63 - 1,
+        10_000,
+        1.0,
+        1024,
+    )
+
+
+def test_a_name_may_have_folders_of_its_own(tmp_path):
+    assert load(tmp_path, "", "name=a/b..c/.d").name == "a/b..c/.d"
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../x", "a/../b", "a/./b", "a//b", "a/", "/tmp/x"])
+def test_a_name_that_leaves_the_folder_of_runs_is_refused(tmp_path, name):
+    with pytest.raises(ConfigError) as error:
+        load(tmp_path, "", f"name={name}")
+    message = f"name = {name!r}: a run's folder is OUT/name; write a name such as 'run' or 'tries/run'"
+    assert str(error.value) == f"{tmp_path / 'run.toml'}: {message}"
+
+
 def test_a_config_written_as_toml_reads_back_the_same(tmp_path):
     config = load(tmp_path, "[training]\nmixed_lr = 1e-4\n[data]\ntrain = ['a b', 'c']\n")
     assert load(tmp_path, config.toml()) == config
@@ -63,7 +87,23 @@ MODEL = (
          "algorithm.annealing_k must be below 1 with exponential, got 20.0"),
         ("[algorithm]\nannealing = 'inverse-sigmoid'\nannealing_k = 0.5", [],
          "algorithm.annealing_k must be at least 1 with inverse-sigmoid, got 0.5"),
-        ("model = 3", [], "model = 3: Input should be a valid dictionary or instance of ModelConfig"),
+        ("seed = 99999999999999999999", [],
+         "seed = 99999999999999999999: Input should be less than or equal to 9223372036854775807"),
+        ("", ["data.seed=9223372036854775808"],
+         "data.seed = 9223372036854775808: Input should be less than or equal to 9223372036854775807"),
+        ("[data]\nlength = 100000000000", [], "data.length = 100000000000: Input should be less than or equal to 10000"),
+        ("[training]\nthreads = 100000", [], "training.threads = 100000: Input should be less than or equal to 1024"),
+        ("[training]\nlr = inf", [], "training.lr = inf: Input should be a finite number"),
+        ("", ["algorithm.kl=nan"], "algorithm.kl = nan: Input should be a finite number"),
+        ("[reward]\nseconds = inf", [], "reward.seconds = inf: Input should be a finite number"),
+        ("[model]\nhidden = true", [], "model.hidden = True: Input should be a valid integer"),
+        ("[model]\nhidden = '64'", [], "model.hidden = '64': Input should be a valid integer"),
+        ("[model]\nhidden = 64.0", [], "model.hidden = 64.0: Input should be a valid integer"),
+        ("[model]\ninit = true", [], "model.init = True: Input should be a valid number"),
+        ("model = 3", [], "model = 3: this is a table of settings; `seqmixer settings` lists them"),
+        ("[data]\ntrain = 'train.de'", [],
+         """data.train = 'train.de': write a list of names, such as ["train.de", "train.en"]"""),
+        ("", ["training.fast=False"], "training.fast = 'False': write true or false"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_a_config_is_one_clear_line(tmp_path, text, overrides, message):
@@ -72,11 +112,23 @@ def test_what_is_wrong_with_a_config_is_one_clear_line(tmp_path, text, overrides
     assert str(error.value) == f"{tmp_path / 'run.toml'}: {message}"
 
 
+def test_a_folder_is_not_a_config(tmp_path):
+    with pytest.raises(ConfigError) as error:
+        Config.load(tmp_path)
+    assert (
+        str(error.value) == f"{tmp_path}: a folder, not a config; name a TOML file, such as {tmp_path / 'config.toml'}"
+    )
+
+
 def test_a_file_that_is_not_there_or_not_toml(tmp_path):
     with pytest.raises(ConfigError, match=re.escape("no.toml: no such file; configs end in .toml")):
         Config.load(tmp_path / "no.toml")
     with pytest.raises(ConfigError, match=re.escape("run.toml: not TOML: ")):
         load(tmp_path, "a = = 3")
+    with pytest.raises(ConfigError, match=re.escape("run.toml: not TOML: Exceeds the limit")):
+        load(tmp_path, f"seed = {'9' * 5000}")
+    with pytest.raises(ConfigError, match=re.escape("9': Input should be a valid integer")):
+        load(tmp_path, "", f"seed={'9' * 5000}")
 
 
 @pytest.mark.parametrize(

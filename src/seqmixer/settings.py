@@ -13,6 +13,11 @@ from pydantic_core import ErrorDetails
 
 from seqmixer.errors import ConfigError, unknown
 
+MEANT = {  # in place of pydantic's words, by the kind of its error
+    "bool_type": "write true or false",
+    "tuple_type": 'write a list of names, such as ["train.de", "train.en"]',
+    "model_type": "this is a table of settings; `seqmixer settings` lists them",
+}
 WIDTH = 110  # of the lines of comments in the list of settings
 
 
@@ -55,7 +60,7 @@ def assign(values: dict[str, Any], override: str) -> None:
         raise ConfigError(f"--set {override!r}: write NAME=VALUE, for example model.hidden=512")
     try:
         value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except ValueError:
         value = text
     *tables, last = name.strip().split(".")
     for table in tables:
@@ -70,7 +75,7 @@ def explain(error: ErrorDetails, config: type[BaseModel]) -> str:
     names = [str(part) for part in error["loc"]]
     if error["type"] == "extra_forbidden":
         return str(unknown("setting", ".".join(names), known(names[:-1], config)))
-    message = str(error["msg"]).removeprefix("Value error, ")
+    message = MEANT.get(error["type"]) or error["msg"].removeprefix("Value error, ")
     if error["type"] == "value_error":
         return message
     return f"{'.'.join(names)} = {error['input']!r}: {message}"

@@ -18,7 +18,7 @@ from seqmixer.errors import Interrupted, RunError
 from seqmixer.models import AttentiveEncoder, LSTMCell, Recurrent
 from seqmixer.rewards import sentence_bleu
 from seqmixer.schedules import decayed
-from seqmixer.training import Silent, Training, checkpoint, epochs, loop, read_log
+from seqmixer.training import Silent, Training, checkpoint, device, epochs, loop, read_log
 from seqmixer.types import Loss
 
 SETTINGS = TrainingConfig(batch_size=4, lr=0.01)
@@ -305,6 +305,16 @@ def test_a_device_that_is_not_there_is_one_clear_line(task, tmp_path):
     settings = SETTINGS.model_copy(update={"device": "tpu9"})
     with pytest.raises(RunError, match=re.escape("training.device = 'tpu9' cannot be used here: ")):
         Training(model_for(task), Xent(), task, tmp_path, epochs=1, settings=settings)
+
+
+@pytest.mark.parametrize("name", ["nonsense", "meta", "privateuseone"])
+def test_what_torch_calls_a_device_but_cannot_compute_with_is_refused_and_not_offered(name):
+    with pytest.raises(RunError) as error:
+        device(name)
+    message, _, reason = str(error.value).partition(": ")
+    assert message == f"training.device = {name!r} cannot be used here"
+    assert reason
+    assert "meta," not in reason
 
 
 def test_loss_without_metrics_is_enough():

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seqmixer.cli.options import ConfigFile, Json, Settings, app, this_command
+from seqmixer.cli.options import ConfigFile, Json, Settings, app, finite, seed_option, this_command
 
 if TYPE_CHECKING:
     from seqmixer.data.cards import Card
@@ -17,7 +17,7 @@ app.add_typer(data, name="data")
 
 From = Annotated[Path, typer.Option("--from", help="The folder with the official files.")]
 Out = Annotated[Path, typer.Option(help="The folder to make; it must not be there, or be empty.")]
-Seed = Annotated[int, typer.Option(min=0, help="Of the samples.")]
+Seed = Annotated[int, seed_option("Of the samples.")]
 Valid = Annotated[int, typer.Option(min=1, help="How many to draw for validation.")]
 Test = Annotated[int, typer.Option(min=1, help="How many to draw for the test.")]
 
@@ -117,7 +117,9 @@ def pairs(
         typer.Option(help="Tokenise by Moses' rules for these, and lower-case: de en. Default: neither."),
     ] = None,
     max_words: Annotated[int | None, typer.Option(min=1, help="Drop pairs with a longer side.")] = None,
-    ratio: Annotated[float | None, typer.Option(min=1, help="Drop pairs with a side so many times longer.")] = None,
+    ratio: Annotated[
+        float | None, typer.Option(min=1, callback=finite, help="Drop pairs with a side so many times longer.")
+    ] = None,
     valid: Valid = 1_000,
     test: Test = 1_000,
     seed: Seed = 1,

@@ -1,10 +1,11 @@
 """What the commands share: the application, their arguments, and how a result is shown."""
 
 import json
+import math
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -20,11 +21,26 @@ app = typer.Typer(
     "A run is a TOML file (see configs/). Try: seqmixer train configs/toy/translation.toml",
 )
 
+
+def seed_option(help: str) -> Any:
+    """Seeds of commands have the range of those in a config."""
+    return typer.Option(min=0, max=2**63 - 1, help=help)
+
+
+def finite(value: float | None) -> float | None:
+    if value is not None and not math.isfinite(value):
+        raise typer.BadParameter(f"{value} is not a finite number.")
+    return value
+
+
 ConfigFile = Annotated[Path, typer.Argument(help="A TOML file; see configs/, and `seqmixer settings` for its names.")]
 RunFolder = Annotated[Path, typer.Argument(help="The folder of a run, such as runs/toy-translation.")]
 Settings = Annotated[list[str] | None, typer.Option("--set", help="Override a setting: --set model.hidden=512.")]
 Beam = Annotated[int, typer.Option(min=1, help="Hypotheses of the beam search; 1 is greedy search.")]
-LengthPenalty = Annotated[float, typer.Option(help="Rank by log p / length^PENALTY; 0 ranks by probability.")]
+LengthPenalty = Annotated[
+    float,
+    typer.Option(min=-5, max=5, callback=finite, help="Rank by log p / length^PENALTY; 0 ranks by probability."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Trust = Annotated[
     bool,

@@ -8,7 +8,20 @@ from typing import Annotated
 
 import typer
 
-from seqmixer.cli.options import Beam, ConfigFile, Json, LengthPenalty, Out, RunFolder, Settings, Trust, app, show
+from seqmixer.cli.options import (
+    Beam,
+    ConfigFile,
+    Json,
+    LengthPenalty,
+    Out,
+    RunFolder,
+    Settings,
+    Trust,
+    app,
+    finite,
+    seed_option,
+    show,
+)
 from seqmixer.errors import ConfigError, DataError
 
 
@@ -87,9 +100,11 @@ def generate(
     nbest: Annotated[int, typer.Option(min=1, help="Hypotheses to give for each source; needs --json.")] = 1,
     length_penalty: LengthPenalty = 0.0,
     sample: Annotated[bool, typer.Option("--sample", help="Draw words instead of taking the most likely.")] = False,
-    temperature: Annotated[float, typer.Option(min=0.01, help="With --sample: below 1 sharpens.")] = 1.0,
+    temperature: Annotated[
+        float | None, typer.Option(min=0.01, callback=finite, help="With --sample: below 1 sharpens. Default: 1.")
+    ] = None,
     top_k: Annotated[int | None, typer.Option(min=1, help="With --sample: only the so many best words.")] = None,
-    seed: Annotated[int, typer.Option(help="With --sample: of the draws.")] = 1,
+    seed: Annotated[int | None, seed_option("With --sample: of the draws. Default: 1.")] = None,
     as_json: Json = False,
 ) -> None:
     """Write a sentence for each source: one line in, one line out.
@@ -109,8 +124,11 @@ def generate(
 
     if nbest > 1 and not as_json:
         raise ConfigError(f"--nbest {nbest} needs --json: a line of text has room for one hypothesis")
-    torch.manual_seed(seed)
-    search = Search(beam, nbest, length_penalty, sampler(temperature, top_k) if sample else greedy)
+    for option, value in {"--temperature": temperature, "--top-k": top_k, "--seed": seed}.items():
+        if value is not None and not sample:
+            raise ConfigError(f"{option} {value} needs --sample: without it the most likely words are taken")
+    torch.manual_seed(1 if seed is None else seed)
+    search = Search(beam, nbest, length_penalty, sampler(temperature or 1.0, top_k) if sample else greedy)
     opened = load(run)
     sources = read_features(source) if source and source.suffix in (".npy", ".npz") else lines(source)
     for written in write(opened, sources, search):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seqmixer.cli.options import ConfigFile, Json, Settings, app, this_command
+from seqmixer.cli.options import ConfigFile, Json, Settings, app, seed_option, this_command
 
 if TYPE_CHECKING:
     from seqmixer.experiments.sweep.search import Search
@@ -29,7 +29,7 @@ def sweep(
             "complete trials (five or more) at that epoch. Default: none is stopped.",
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of what is drawn; runs keep the seed of the config.")] = 1,
+    seed: Annotated[int, seed_option("Of what is drawn; runs keep the seed of the config.")] = 1,
     workers: Annotated[int, typer.Option(min=1, help="Trials at a time.")] = 1,
     out: Annotated[Path | None, typer.Option(help="The search's folder. Default: runs/sweeps/NAME.")] = None,
     as_json: Json = False,

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import tomli_w
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from seqmixer import settings
 from seqmixer.config.sections import (
@@ -16,6 +16,7 @@ from seqmixer.config.sections import (
     ModelConfig,
     RewardConfig,
     Section,
+    Seed,
     TrainingConfig,
 )
 from seqmixer.errors import ConfigError
@@ -26,8 +27,8 @@ class Config(Section):
     """A whole run."""
 
     name: str = "run"
-    """The run's folder is OUT/name."""
-    seed: int = Field(1, ge=0)
+    """The run's folder is OUT/name; a slash in it makes folders inside of folders."""
+    seed: Seed = 1
     """Of everything random: initial weights, order of the data, samples."""
     data: DataConfig = Field(default_factory=DataConfig)
     model: ModelConfig = ModelConfig()
@@ -35,6 +36,13 @@ class Config(Section):
     reward: RewardConfig = RewardConfig()
     training: TrainingConfig = TrainingConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
+
+    @field_validator("name")
+    @classmethod
+    def below_out(cls, name: str) -> str:
+        if {"", ".", ".."} & set(name.split("/")):
+            raise ValueError(f"name = {name!r}: a run's folder is OUT/name; write a name such as 'run' or 'tries/run'")
+        return name
 
     @model_validator(mode="after")
     def readable(self) -> Self:
@@ -45,11 +53,13 @@ class Config(Section):
     @classmethod
     def load(cls, path: Path, overrides: Sequence[str] = ()) -> Self:
         """Read a TOML file; `overrides` are settings such as "model.hidden=512"."""
+        if path.is_dir():
+            raise ConfigError(f"{path}: a folder, not a config; name a TOML file, such as {path / 'config.toml'}")
         if not path.is_file():
             raise ConfigError(f"{path}: no such file; configs end in .toml")
         try:
             values = tomllib.loads(path.read_text(encoding="utf-8"))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        except ValueError as error:
             raise ConfigError(f"{path}: not TOML: {error}") from None
         for override in overrides:
             assign(values, override)

@@ -1,17 +1,23 @@
 """The tables of a config: every setting, its default, its range and what it means."""
 
 import os
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 TOYS = ("toy-translation", "toy-summarization", "toy-captioning")
 
+Seed = Annotated[int, Field(ge=0, le=2**63 - 1)]
+Names = Annotated[tuple[str, ...], Field(strict=False)]  # a list of TOML, too
+Three = Annotated[tuple[str, str, str], Field(strict=False)]
+
 
 class Section(BaseModel):
-    """A table of the file. Unknown names are refused, values never change."""
+    """A table of the file. Unknown names, wrong types and infinite numbers are refused, values never change."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
 
 
 class DataConfig(Section):
@@ -21,11 +27,11 @@ class DataConfig(Section):
     """A built-in task, parallel text files, image features with captions, or a dataset of the `datasets` library."""
     folder: str = Field(default_factory=lambda: os.environ.get("SEQMIXER_DATA") or ".")
     """Where the files below are. Default: the variable SEQMIXER_DATA, or else the current folder."""
-    train: tuple[str, ...] = ()
+    train: Names = ()
     """text: the source file, then one or more reference files, plain or .gz, aligned line by line."""
-    valid: tuple[str, ...] = ()
+    valid: Names = ()
     """text: the same for the validation split."""
-    test: tuple[str, ...] = ()
+    test: Names = ()
     """text: the same for the test split."""
     source: bool = True
     """text: whether there is a source file; false trains a plain language model."""
@@ -35,9 +41,9 @@ class DataConfig(Section):
     """captions: the image features, one row an image, .npy or .npz."""
     dataset: str = "dataset"
     """dataset: the folder that save_to_disk wrote."""
-    columns: tuple[str, ...] = ()
+    columns: Names = ()
     """dataset: the column of the sources, then one or more columns of references."""
-    splits: tuple[str, str, str] = ("train", "validation", "test")
+    splits: Three = ("train", "validation", "test")
     """dataset: what the three splits are called there."""
     prefix: str = ""
     """Hugging Face: put before each source, such as "summarize: "."""
@@ -45,7 +51,7 @@ class DataConfig(Section):
     """Hugging Face decoders: put between each source, which is the prompt, and its target, such as " TL;DR:"."""
     source_length: int | None = Field(None, ge=1)
     """Hugging Face: sources are cropped at so many tokens. Default: what the model has no positions for is refused."""
-    length: int | None = Field(None, ge=2)
+    length: int | None = Field(None, ge=2, le=10_000)
     """T, the number of words (EOS included) a target is cropped at. Default: what covers 95 % of the targets."""
     source_min_count: int = Field(1, ge=1)
     """Source words seen less often than this are read as <unk>."""
@@ -59,7 +65,7 @@ class DataConfig(Section):
     """text: drop pairs with an empty side instead of refusing the file."""
     max_words: int = Field(1000, ge=1)
     """text: a longer line is taken for a mistake."""
-    seed: int = Field(1, ge=0)
+    seed: Seed = 1
     """Of the built-in tasks: which data set is generated."""
     limit: int | None = Field(None, ge=1)
     """Train on the first so many examples only, to try things out."""
@@ -218,7 +224,7 @@ class TrainingConfig(Section):
     first epoch, at the end, and when the run is stopped."""
     keep: int = Field(1, ge=1)
     """How many checkpoints before the last are kept."""
-    threads: int | None = Field(None, ge=1)
+    threads: int | None = Field(None, ge=1, le=1024)
     """CPU threads. Default: torch's choice; small models are fastest with 1."""
     samples: int = Field(4, ge=0)
     """How many validation sentences are written down each epoch."""

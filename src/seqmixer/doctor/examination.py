@@ -19,7 +19,7 @@ from seqmixer.doctor.environment import examine_environment
 from seqmixer.doctor.findings import Diagnosis, Finding, Section
 from seqmixer.doctor.preflight import described, preflight, verdict
 from seqmixer.doctor.settings import examine_settings
-from seqmixer.errors import SeqmixerError
+from seqmixer.errors import ConfigError, SeqmixerError
 from seqmixer.identity import is_run, python_code
 from seqmixer.memory import within_memory
 from seqmixer.runs import load, located, read_config, start_from
@@ -66,6 +66,8 @@ def read_subject(target: Path, overrides: Sequence[str], out: Path, trust: bool)
         read_config(target)  # refuses what is no run folder
         path = target / "config.toml"
         return Subject(located(Config.load(path, overrides)), path, target, trust, tuple(overrides))
+    if not target.exists():
+        raise ConfigError(f"{target}: no such file or folder; name a TOML file or the folder of a run")
     config = Config.load(target, overrides)
     return Subject(config, target, out / config.name, trust or not is_run(target.parent), tuple(overrides))
 

@@ -264,7 +264,9 @@ def device(name: str) -> torch.device:
     if name == "auto":
         return torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
     try:
-        return torch.empty(0, device=name).device
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
+        tried = torch.empty(1, device=name)
+        tried.tolist()  # a device such as meta holds no numbers
+        return tried.device
+    except (RuntimeError, AssertionError, ImportError) as error:
+        reason = str(error).splitlines()[0].replace("meta, ", "")
         raise RunError(f"training.device = {name!r} cannot be used here: {reason}") from None

@@ -54,13 +54,14 @@ Space = dict[str, Domain]  # by the full name of the setting
 
 def read_space(path: Path, base: Config) -> Space:
     """Read a search space. Every name, choice and end of a range must be one that the config allows."""
-    space = {name: domain(entry, f"{path}: {name}") for name, entry in entries(read(path))}
+    space: Space = {}
+    for name, entry in entries(read(path)):
+        require_searchable(name, base, path)
+        space[name] = domain(entry, f"{path}: {name}")
+        for value in probes(space[name]):
+            require_allowed(name, value, base, path)
     if not space:
         raise ConfigError(f'{path}: no setting to search; write, for example, "training.lr" = [0.001, 0.002]')
-    for name, found in space.items():
-        require_searchable(name, base, path)
-        for value in probes(found):
-            require_allowed(name, value, base, path)
     return space
 
 
@@ -69,7 +70,7 @@ def read(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: no such file; --search names a TOML file of settings and their choices")
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise ConfigError(f"{path}: not TOML: {error}") from None
 
 
