@@ -7,23 +7,32 @@ somebody else, or from a bad disk: weights read with another vocabulary or anoth
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock, Timeout
 from safetensors import SafetensorError
 
 from seqmixer import ranks
 from seqmixer.config import Config
+from seqmixer.data import Split
 from seqmixer.errors import ConfigError, RunError
 from seqmixer.functions import is_path
 from seqmixer.rewards import parse
+from seqmixer.settings import flat
 from seqmixer.training import checkpoint
 
 MANIFEST = "manifest.json"
+SPLITS = ("train", "valid", "test")
 FILES = ("task.json", "source.vocab", "target.vocab")
 EDITABLE = {"data": {"folder"}, "model": set[str](), "evaluation": {"batch_size"}}  # by hand, after training
+MAY_CHANGE = {  # between resumes
+    "evaluation.batch_size",
+    *(f"reward.{name}" for name in ("workers", "seconds")),
+    *(f"training.{name}" for name in ("bad_numbers", "device", "epochs", "keep", "samples", "save_minutes", "threads")),
+}
 
 
 def seal(folder: Path, config: Config) -> None:
@@ -115,3 +124,55 @@ def checksums(folder: Path, config: Config) -> Iterator[tuple[str, str]]:
     for section, editable in EDITABLE.items():
         settings = config.model_dump_json(include={section}, exclude={section: editable}, exclude_defaults=True)
         yield f"[{section}]", hashlib.sha256(settings.encode()).hexdigest()
+
+
+def read_config(folder: Path) -> Config:
+    require_inside(folder)
+    path = folder / "config.toml"
+    if not path.is_file():
+        raise RunError(f"{folder}: not a run folder (no config.toml); `seqmixer train` makes one")
+    return Config.load(path)
+
+
+def read_task(folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
+    """task.json: the model's dimensions, and the fingerprints of the data by split."""
+    try:
+        description = json.loads((folder / "task.json").read_text(encoding="utf-8"))
+        return dict(description["dimensions"]), {split: str(description["fingerprints"][split]) for split in SPLITS}
+    except (OSError, ValueError, KeyError, TypeError):
+        raise damaged(folder) from None
+
+
+def damaged(folder: Path) -> RunError:
+    return RunError(f"{folder / 'task.json'} is missing or damaged; this is no complete run folder")
+
+
+def require_same_config(folder: Path, config: Config) -> None:
+    """A run goes on with the config it began with, or is another run."""
+    if not (folder / "config.toml").is_file():
+        if is_run(folder):
+            raise RunError(f"{folder} holds a run without its config.toml; put that back, or choose another name")
+        return
+    began = read_config(folder)
+    require_whole(folder, began)
+    before = dict(flat(began.model_dump()))
+    now = dict(flat(config.model_dump()))
+    changed = [name for name in now if now[name] != before.get(name) and name not in MAY_CHANGE]
+    if changed:
+        name = changed[0]
+        raise RunError(
+            f"{folder} holds a run with {name} = {before.get(name)!r}, not {now[name]!r}; choose another name "
+            "(--set name=...), or delete the folder"
+        )
+
+
+def require_same_data(folder: Path, splits: Mapping[str, Split]) -> None:
+    """A run goes on with the data it began with, and is scored by it: other data would have the same signature."""
+    if (folder / "task.json").is_file():
+        _, before = read_task(folder)
+        changed = [name for name, split in splits.items() if before[name] != split.fingerprint()]
+        if changed:
+            raise RunError(
+                f"{folder}: the {changed[0]} data is not what the run began with; put the old files back, or begin "
+                "another run (--set name=...)"
+            )

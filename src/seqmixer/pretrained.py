@@ -74,7 +74,7 @@ def require_positions(path: str, task: Task) -> None:
     """Refuse data that the model has no positions for, now and not when the longest source comes."""
     config = huggingface.read_config(path)
     limit, T = huggingface.positions_of(config), task.length
-    longest = max(len(source) for split in (task.train, task.valid, task.test) for source in split.sources)
+    longest = max(len(source) for split in task.splits.values() for source in split.sources)
     if limit is not None and (max(longest, T) if config.is_encoder_decoder else longest + T) > limit:
         raise DataError(
             f"the longest source has {longest} tokens and T = {T}, but {path} has positions for {limit}; "

@@ -5,10 +5,9 @@ log.jsonl  samples.txt  last/  best/  scores.json     what came of it
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -27,17 +26,19 @@ from seqmixer.config import TOYS, Config
 from seqmixer.data import Split, Task, Vocab, Vocabs, Vocabulary, coverage, in_order
 from seqmixer.errors import RunError, unknown
 from seqmixer.evaluation import Evaluation, evaluate
-from seqmixer.identity import alone_in, is_run, require_inside, require_whole, seal
+from seqmixer.identity import (
+    alone_in,
+    damaged,
+    read_config,
+    read_task,
+    require_same_config,
+    require_same_data,
+    require_whole,
+    seal,
+)
 from seqmixer.schedules import stages
 from seqmixer.training import Progress, Silent, Training, checkpoint, device
 from seqmixer.types import Reward, SequenceModel
-
-MAY_CHANGE = {  # between resumes
-    "evaluation.batch_size",
-    *(f"reward.{name}" for name in ("workers", "seconds")),
-    *(f"training.{name}" for name in ("bad_numbers", "device", "epochs", "keep", "samples", "save_minutes", "threads")),
-}
-SPLITS = ("train", "valid", "test")
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ def train_alone(config: Config, folder: Path, progress: Progress, task: Task | N
     algorithm = build_algorithm(config.algorithm, reward, model.features, task.length)
     epochs = config.training.epochs or len(forced_words(config.algorithm, task.length))
 
-    require_same_data(folder, {name: named_split(task, name) for name in SPLITS})
+    require_same_data(folder, task.splits)
     if config.model.path:
         pretrained.require_positions(pretrained.place(config.model, goes_on), task)
     if algorithm.reward is not None:
@@ -146,7 +147,7 @@ def load(folder: Path) -> Run:
     """Open a run with its best model so far."""
     config = read_config(folder)
     require_whole(folder, config)
-    dimensions = read_task(folder)[0]
+    dimensions = read_dimensions(folder)
     vocabs = saved_vocabs(folder)
     if vocabs is None:
         raise RunError(f"{folder}: target.vocab is missing; this is no complete run folder")
@@ -156,14 +157,6 @@ def load(folder: Path) -> Run:
     checkpoint.load_weights(model, checkpoint.load(folder / "best")[0], folder / "best")
     model.to(device(config.training.device)).eval()
     return Run(folder, config, model, dimensions, *vocabs)
-
-
-def read_config(folder: Path) -> Config:
-    require_inside(folder)
-    path = folder / "config.toml"
-    if not path.is_file():
-        raise RunError(f"{folder}: not a run folder (no config.toml); `seqmixer train` makes one")
-    return Config.load(path)
 
 
 def located(config: Config) -> Config:
@@ -176,58 +169,11 @@ def located(config: Config) -> Config:
     return config.model_copy(update={"data": data, "model": model})
 
 
-def require_same_config(folder: Path, config: Config) -> None:
-    """A run goes on with the config it began with, or is another run."""
-    if not (folder / "config.toml").is_file():
-        if is_run(folder):
-            raise RunError(f"{folder} holds a run without its config.toml; put that back, or choose another name")
-        return
-    began = read_config(folder)
-    require_whole(folder, began)
-    before = dict(settings(began.model_dump()))
-    now = dict(settings(config.model_dump()))
-    changed = [name for name in now if now[name] != before.get(name) and name not in MAY_CHANGE]
-    if changed:
-        name = changed[0]
-        raise RunError(
-            f"{folder} holds a run with {name} = {before.get(name)!r}, not {now[name]!r}; choose another name "
-            "(--set name=...), or delete the folder"
-        )
-
-
-def require_same_data(folder: Path, splits: Mapping[str, Split]) -> None:
-    """A run goes on with the data it began with, and is scored by it: other data would have the same signature."""
-    if (folder / "task.json").is_file():
-        _, before = read_task(folder)
-        changed = [name for name, split in splits.items() if before[name] != split.fingerprint()]
-        if changed:
-            raise RunError(
-                f"{folder}: the {changed[0]} data is not what the run began with; put the old files back, or begin "
-                "another run (--set name=...)"
-            )
-
-
-def read_task(folder: Path) -> tuple[Dimensions, dict[str, str]]:
-    """task.json: the model's dimensions, and the fingerprints of the data."""
+def read_dimensions(folder: Path) -> Dimensions:
     try:
-        description = json.loads((folder / "task.json").read_text(encoding="utf-8"))
-        before = {split: str(description["fingerprints"][split]) for split in SPLITS}
-        return Dimensions(**description["dimensions"]), before
-    except (OSError, ValueError, KeyError, TypeError):
-        raise RunError(f"{folder / 'task.json'} is missing or damaged; this is no complete run folder") from None
-
-
-def fingerprints(task: Task) -> dict[str, str]:
-    return {name: named_split(task, name).fingerprint() for name in SPLITS}
-
-
-def settings(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Nested settings by their full names."""
-    for name, value in values.items():
-        if isinstance(value, dict):
-            yield from settings(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
+        return Dimensions(**read_task(folder)[0])
+    except TypeError:
+        raise damaged(folder) from None
 
 
 def saved_vocabs(folder: Path) -> Vocabs | None:
@@ -243,7 +189,8 @@ def saved_vocabs(folder: Path) -> Vocabs | None:
 def write_identity(folder: Path, config: Config, task: Task, dimensions: Dimensions) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     checkpoint.write_whole(folder / "config.toml", config.toml())
-    description = {"dimensions": asdict(dimensions), "fingerprints": fingerprints(task)}
+    fingerprints = {name: split.fingerprint() for name, split in task.splits.items()}
+    description = {"dimensions": asdict(dimensions), "fingerprints": fingerprints}
     checkpoint.write_whole(folder / "task.json", json.dumps(description, indent=1))
     if not config.model.path:  # else the tokenizer has them
         if task.source_vocab:
@@ -278,15 +225,14 @@ def write_scores(run: Run, task: Task) -> None:
 
 
 def named_split(task: Task, name: str) -> Split:
-    splits = {"train": task.train, "valid": task.valid, "test": task.test}
-    if name not in splits:
-        raise unknown("split", name, SPLITS)
-    return splits[name]
+    if name not in task.splits:
+        raise unknown("split", name, task.splits)
+    return task.splits[name]
 
 
 def description(config: Config, task: Task, model: SequenceModel, algorithm: Algorithm, epochs: int) -> Iterator[str]:
     """What the run is going to do, for its reader."""
-    sizes = " / ".join(f"{len(split):,}" for split in (task.train, task.valid, task.test))
+    sizes = " / ".join(f"{len(split):,}" for split in task.splits.values())
     covered = coverage(task.train, task.length)
     words = f"{len(task.target_vocab):,} target words"
     if task.source_vocab:

@@ -2,7 +2,7 @@
 
 import textwrap
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain, starmap
 from typing import Any
 
@@ -68,6 +68,19 @@ def assign(values: dict[str, Any], override: str) -> None:
         if not isinstance(values, dict):
             raise ConfigError(f"--set {override!r}: {table!r} is a setting, not a table of settings")
     values[last] = value
+
+
+def flat(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Nested settings by their full names.
+
+    >>> dict(flat({"seed": 1, "model": {"hidden": 8}}))
+    {'seed': 1, 'model.hidden': 8}
+    """
+    for name, value in values.items():
+        if isinstance(value, dict):
+            yield from flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
 
 
 def explain(error: ErrorDetails, config: type[BaseModel]) -> str:

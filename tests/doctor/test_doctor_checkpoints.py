@@ -5,7 +5,8 @@ import torch
 
 from seqmixer.config import Config
 from seqmixer.doctor.checkpoints import Subject, examine_checkpoints
-from seqmixer.runs import read_config, train
+from seqmixer.identity import read_config
+from seqmixer.runs import train
 from seqmixer.training import checkpoint
 
 LINES = "a b c\nb c\nc d e a\nd\ne a b\na c\nb d\nc e a\n"

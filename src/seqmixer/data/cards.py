@@ -74,7 +74,7 @@ class Card:
 
 def describe(task: Task, further: Mapping[str, Split], origin: Origin) -> Card:
     """The card of a task, and of further splits that are encoded with its vocabularies."""
-    splits = {"train": task.train, "valid": task.valid, "test": task.test, **further}
+    splits = {**task.splits, **further}
     unknown = {name: split.unknown_shares() for name, split in splits.items()}
     vocabulary = {}
     for side, texts, vocab in (("source", sources, task.source_vocab), ("target", references, task.target_vocab)):

@@ -57,6 +57,10 @@ class Task:
     length: int  # T: how many words, EOS included, a target may have before it is cropped
 
     @property
+    def splits(self) -> dict[str, Split]:
+        return {"train": self.train, "valid": self.valid, "test": self.test}
+
+    @property
     def features(self) -> int | None:
         """D, the number of image features; None where the context is text, or nothing."""
         sources = self.train.sources

@@ -115,7 +115,7 @@ def recoded(task: Task, vocabs: Vocabs, length: int | None) -> Task:
         encoded = encode_split(sources, [meta["references"] for meta in split.meta], source_vocab, target_vocab)
         return replace(encoded, meta=split.meta)
 
-    train, valid, test = (again(split) for split in (task.train, task.valid, task.test))
+    train, valid, test = (again(split) for split in task.splits.values())
     chosen = length_covering(train) if length is None else length
     return Task(task.name, train, valid, test, source_vocab, target_vocab, chosen)
 

@@ -11,9 +11,9 @@ from seqmixer.build import forced_words
 from seqmixer.config import Config
 from seqmixer.doctor.findings import Finding, Section
 from seqmixer.errors import RunError, SeqmixerError
-from seqmixer.identity import is_run, python_code
+from seqmixer.identity import is_run, python_code, require_same_config
 from seqmixer.rewards import DocumentFrequencies
-from seqmixer.runs import located, require_same_config
+from seqmixer.runs import located
 from seqmixer.training import checkpoint, epochs, read_log
 
 Places = dict[str, str | None]  # by checkpoint folder: what is wrong with it; None: it is whole

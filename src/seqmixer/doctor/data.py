@@ -9,7 +9,8 @@ from seqmixer.data import Split, Task, coverage
 from seqmixer.data.cropping import length_covering
 from seqmixer.doctor.findings import Finding, Section
 from seqmixer.errors import SeqmixerError
-from seqmixer.runs import SPLITS, fingerprints, named_split, read_task, task_of
+from seqmixer.identity import read_task
+from seqmixer.runs import task_of
 
 UNKNOWN = 0.05  # share of unknown words from which on they matter
 LEAK = 0.01  # share of examples that stand in the training data too, from which on they matter
@@ -55,7 +56,7 @@ def missing_files(config: DataConfig) -> Iterator[Finding]:
 
 
 def size(config: Config, task: Task) -> Finding:
-    sizes = " / ".join(f"{len(named_split(task, name)):,}" for name in SPLITS)
+    sizes = " / ".join(f"{len(split):,}" for split in task.splits.values())
     words = f"{len(task.target_vocab):,} target words"
     if task.source_vocab:
         words = f"{len(task.source_vocab):,} source and {words}"
@@ -72,8 +73,8 @@ def covered(task: Task) -> Finding:
 
 
 def unknown_words(config: Config, task: Task) -> Iterator[Finding]:
-    for name in SPLITS:
-        for side, share in named_split(task, name).unknown_shares().items():
+    for name, split in task.splits.items():
+        for side, share in split.unknown_shares().items():
             if share > UNKNOWN:
                 what = f"{share:.1%} of the {side} words of {name} are unknown"
                 mend = f"lower data.{side}_min_count, or use BPE"
@@ -83,7 +84,7 @@ def unknown_words(config: Config, task: Task) -> Iterator[Finding]:
 
 def leaks(task: Task) -> Iterator[Finding]:
     for name in ("valid", "test"):
-        split = named_split(task, name)
+        split = task.splits[name]
         if not split.meta:
             continue
         share = leaked(task.train, split)
@@ -113,7 +114,7 @@ def changed(folder: Path, task: Task) -> Iterator[Finding]:
     except SeqmixerError as error:
         yield Finding("problem", str(error))
         return
-    different = [name for name, value in fingerprints(task).items() if before[name] != value]
+    different = [name for name, split in task.splits.items() if before[name] != split.fingerprint()]
     for name in different:
         what = f"the {name} data is not what the run in {folder} began with"
         yield Finding(
@@ -127,7 +128,7 @@ def measured(task: Task) -> dict[str, object]:
     return {
         "length": task.length,
         "covered": coverage(task.train, task.length),
-        "sizes": {name: len(named_split(task, name)) for name in SPLITS},
-        "unknown": {name: named_split(task, name).unknown_shares() for name in SPLITS},
-        "leaked": {name: leaked(task.train, named_split(task, name)) for name in ("valid", "test")},
+        "sizes": {name: len(split) for name, split in task.splits.items()},
+        "unknown": {name: split.unknown_shares() for name, split in task.splits.items()},
+        "leaked": {name: leaked(task.train, task.splits[name]) for name in ("valid", "test")},
     }

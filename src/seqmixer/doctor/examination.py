@@ -20,9 +20,9 @@ from seqmixer.doctor.findings import Diagnosis, Finding, Section
 from seqmixer.doctor.preflight import described, preflight, verdict
 from seqmixer.doctor.settings import examine_settings
 from seqmixer.errors import ConfigError, SeqmixerError
-from seqmixer.identity import is_run, python_code
+from seqmixer.identity import is_run, python_code, read_config
 from seqmixer.memory import within_memory
-from seqmixer.runs import load, located, read_config, start_from
+from seqmixer.runs import load, located, start_from
 from seqmixer.training import checkpoint, device
 from seqmixer.types import Reward
 

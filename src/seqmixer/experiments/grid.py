@@ -23,7 +23,8 @@ from seqmixer.config import TOYS, Config, DataConfig
 from seqmixer.data import Task
 from seqmixer.errors import Interrupted, RunError
 from seqmixer.experiments.oracle import best_score
-from seqmixer.runs import Run, located, read_config, require_same_config, train
+from seqmixer.identity import read_config, require_same_config
+from seqmixer.runs import Run, located, train
 from seqmixer.training import epochs, read_log
 from seqmixer.version import __version__
 

@@ -13,7 +13,8 @@ from seqmixer.errors import RunError, missing_extra
 from seqmixer.experiments.figures import DARK, LIGHT, learning_curves, relative_gains, standalone
 from seqmixer.experiments.grid import shared_task
 from seqmixer.experiments.summary import LABELS, Cell, Grid, Row, details, headline, read_grid, rows
-from seqmixer.runs import load, read_config
+from seqmixer.identity import read_config
+from seqmixer.runs import load
 from seqmixer.version import __version__
 
 if TYPE_CHECKING:  # an extra: loaded by the functions that need it

@@ -12,7 +12,7 @@ from seqmixer.build import forced_words
 from seqmixer.config import Config
 from seqmixer.experiments.grid import Job, Recipe, Result
 from seqmixer.experiments.summary import LABELS
-from seqmixer.runs import read_task
+from seqmixer.runs import read_dimensions
 from seqmixer.training import epochs, read_log
 
 Kind = tuple[str, str]  # a task and a method: runs of one kind take the same time
@@ -50,7 +50,7 @@ class Watcher:
         """The epochs a run has done, and what they took."""
         folder, kind = self.folder / job.config.name, (job.task, job.method)
         if (folder / "task.json").is_file():
-            self.lengths[kind] = run_length(job.config, read_task(folder)[0].length)
+            self.lengths[kind] = run_length(job.config, read_dimensions(folder).length)
         done = epochs(read_log(folder))
         return kind, len(done), sum(sum(event["seconds"].values()) for event in done)
 

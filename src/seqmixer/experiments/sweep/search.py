@@ -22,7 +22,8 @@ from filelock import BaseFileLock, FileLock, Timeout
 from seqmixer.config import Config
 from seqmixer.errors import ConfigError, RunError, missing_extra, unknown
 from seqmixer.experiments.sweep.space import Choices, Domain, Space, Value, Values, combinations, points
-from seqmixer.runs import MAY_CHANGE, settings
+from seqmixer.identity import MAY_CHANGE
+from seqmixer.settings import flat
 
 if TYPE_CHECKING:  # an extra: loaded by the functions that need it
     from optuna import Study, Trial
@@ -110,7 +111,7 @@ def require_same_search(search: Search) -> None:
 def identity(search: Search) -> dict[str, Any]:
     """What makes it this search. How many trials it has may grow, and where they run may change."""
     may_change = MAY_CHANGE - {"training.epochs"}
-    base = {name: value for name, value in settings(search.config.model_dump()) if name not in may_change}
+    base = {name: value for name, value in flat(search.config.model_dump()) if name not in may_change}
     space = {f"the search of {name}": asdict(found) for name, found in search.space.items()}
     how = {"--method": search.method, "--seed": search.seed, "--prune-after": search.prune_after}
     return {**how, **space, **base}

@@ -17,8 +17,7 @@ from pydantic import ValidationError
 
 from seqmixer.config import Config
 from seqmixer.errors import ConfigError, unknown
-from seqmixer.runs import settings
-from seqmixer.settings import explain
+from seqmixer.settings import explain, flat
 
 RANGE = ("low", "high", "log", "step")
 FIXED = ("name", "data.task", "data.folder", "data.length", "data.seed", "evaluation.metric", "evaluation.unit")
@@ -136,7 +135,7 @@ def shown(entry: Mapping[str, object]) -> str:
 
 
 def require_searchable(name: str, base: Config, path: Path) -> None:
-    names = dict(settings(base.model_dump()))
+    names = dict(flat(base.model_dump()))
     if name not in names:
         table = name.rpartition(".")[0]
         near = [known for known in names if known.startswith(f"{table}.")]
