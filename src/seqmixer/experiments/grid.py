@@ -26,6 +26,7 @@ from seqmixer.experiments.oracle import best_score
 from seqmixer.identity import read_config, require_same_config
 from seqmixer.runs import Run, located, train
 from seqmixer.training import epochs, read_log
+from seqmixer.training.checkpoint import write_whole
 from seqmixer.version import __version__
 
 LOOK = 1.0  # seconds between looks at the runs under way
@@ -132,9 +133,7 @@ def run_job(job: Job, folder: Path, judge: Judge = nothing_more) -> Result:
             **({} if job.method == "base" else judge(run)),
         }
         result["wall"] = {"train": round(trained - began, 1), "judge": round(time.perf_counter() - trained, 1)}
-        new = run.folder / "result.json.new"
-        new.write_text(json.dumps(result, indent=1), encoding="utf-8")
-        new.replace(run.folder / "result.json")  # whole or not at all
+        write_whole(run.folder / "result.json", json.dumps(result, indent=1))
     return result
 
 
@@ -207,11 +206,10 @@ def run_grid(
 
 def count_seconds(folder: Path, more: float) -> float:
     """A table may take several calls: how long all of them took."""
-    path, new = folder / "seconds", folder / "seconds.new"
+    path = folder / "seconds"
     total = (float(path.read_text()) if path.is_file() else 0.0) + more
     folder.mkdir(parents=True, exist_ok=True)
-    new.write_text(f"{total:.1f}")
-    new.replace(path)  # whole or not at all
+    write_whole(path, f"{total:.1f}")
     return total
 
 
@@ -246,7 +244,7 @@ def write_grid(
         "machine": "; ".join(dict.fromkeys(result["machine"] for result in results)),
         "results": sorted(results, key=lambda result: (result["task"], result["seed"], result["method"])),
     }
-    (folder / "grid.json").write_text(json.dumps(grid, indent=1))
+    write_whole(folder / "grid.json", json.dumps(grid, indent=1))
 
 
 def machine() -> str:
