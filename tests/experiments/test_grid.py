@@ -90,6 +90,7 @@ def test_a_grid_runs_once_reports_each_run_and_makes_a_report(recipe, tmp_path):
 
     stamps = {path: path.stat().st_mtime_ns for path in (tmp_path / "grid").rglob("tensors.safetensors")}
     run_grid([recipe], [1], tmp_path / "grid", workers=1, report=lambda result, left: None)
+    assert json.loads((tmp_path / "grid/grid.json").read_text())["workers"] == 2  # as they were trained
     assert all(path.stat().st_mtime_ns == stamp for path, stamp in stamps.items())
 
 

@@ -109,8 +109,8 @@ def nothing_more(run: Run) -> Mapping[str, Any]:
     return {}
 
 
-def run_job(job: Job, folder: Path, judge: Judge = nothing_more) -> Result:
-    """Train one run, judge it unless it is a base, and say what came of it; or find all that done."""
+def run_job(job: Job, folder: Path, judge: Judge = nothing_more, workers: int = 1) -> Result:
+    """Train one run of `workers` at a time, judge it unless it is a base, say what came of it; or find it all done."""
     result = finished(job, folder)
     if result is None:
         began = time.perf_counter()
@@ -130,6 +130,7 @@ def run_job(job: Job, folder: Path, judge: Judge = nothing_more) -> Result:
             "run": job.config.name,
             "version": __version__,
             "machine": machine(),
+            "workers": workers,
             **({} if job.method == "base" else judge(run)),
         }
         result["wall"] = {"train": round(trained - began, 1), "judge": round(time.perf_counter() - trained, 1)}
@@ -188,7 +189,7 @@ def run_grid(
                 while ready and len(under_way) < workers:  # no more than run: what waits in a pool cannot be stopped
                     job = ready.pop(0)
                     found = finished(job, folder)  # before a process is started for it
-                    under_way[completed(found) if found else pool.submit(run_job, job, folder, judge)] = job
+                    under_way[completed(found) if found else pool.submit(run_job, job, folder, judge, workers)] = job
                 for future in wait(under_way, timeout=LOOK, return_when=FIRST_COMPLETED).done:
                     results.append(future.result())
                     left -= 1
@@ -201,7 +202,7 @@ def run_grid(
         raise Interrupted(f"stopped with {left} of {total} runs to go; saved in {folder}") from None
     finally:
         seconds = count_seconds(folder, time.perf_counter() - began)
-    write_grid(folder, recipes, list(bases), seeds, workers, results, seconds)
+    write_grid(folder, recipes, list(bases), seeds, results, seconds)
 
 
 def count_seconds(folder: Path, more: float) -> float:
@@ -229,7 +230,6 @@ def write_grid(
     recipes: Sequence[Recipe],
     bases: Sequence[Job],
     seeds: Sequence[int],
-    workers: int,
     results: Sequence[Result],
     seconds: float,
 ) -> None:
@@ -240,7 +240,7 @@ def write_grid(
         "seeds": list(seeds),
         "best": {base.task: best_score(base.config) for base in bases if base.config.data.task in TOYS},
         "seconds": round(seconds, 1),
-        "workers": workers,
+        "workers": max(result["workers"] for result in results),
         "machine": "; ".join(dict.fromkeys(result["machine"] for result in results)),
         "results": sorted(results, key=lambda result: (result["task"], result["seed"], result["method"])),
     }

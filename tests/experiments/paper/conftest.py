@@ -61,9 +61,9 @@ def tiny(tmp_path_factory):
     (folder / "tiny.toml").write_text(RECIPE.replace("[data]\n", "[data]\n" + "\n".join(s.removeprefix("data.").replace("=", " = ", 1) for s in settings) + "\n"))  # fmt: skip
     (experiment,) = experiments("summarization", str(folder / "tiny.toml"), METHODS, (), folder / "out")
     jobs, bases = [], [base_job(experiment.recipe, seed) for seed in SEEDS]
-    results = [run_job(base, experiment.folder) for base in bases]
+    results = [run_job(base, experiment.folder, workers=3) for base in bases]
     for seed in SEEDS:
         jobs += [*method_jobs(experiment.recipe, seed, experiment.folder), *scratch_jobs(experiment.recipe, seed)]
-    results += [run_job(job, experiment.folder, judged) for job in jobs]
-    write_grid(experiment.folder, [experiment.recipe], bases, SEEDS, 3, results, 12.5)
+    results += [run_job(job, experiment.folder, judged, 3) for job in jobs]
+    write_grid(experiment.folder, [experiment.recipe], bases, SEEDS, results, 12.5)
     return experiment, read_results(experiment, read_card(experiment))
