@@ -160,15 +160,15 @@ class Training:
             "seconds": self.clock.split(),
             "samples": self.samples(valid.hypotheses),
         }
-        recovery.close_epoch(self, event)
+        recovery.log_epoch(self, event)
         self.log.write_samples()
         self.progress.closed(event)
         self.decay(math.log(ppl), stage)
         self.means.clear()
         self.clock.seconds.clear()
-        recovery.wait(self, better, stage.sampled)
+        lost = recovery.lose_patience(self, better, stage.sampled)
         (due,) = ranks.agreed(self.due)
-        if due or self.finished or position.epoch == 1:
+        if lost or due or self.finished or position.epoch == 1:
             self.save()
 
     def decay(self, entropy: float, stage: Stage) -> None:

@@ -76,12 +76,15 @@ def go_back(run: "Training") -> str:
     return f"went back to {model}, rate {run.position.rate:g}"
 
 
-def wait(run: "Training", better: bool, sampled: bool) -> None:
-    """Count the epochs with REINFORCE that did not beat the best model; after training.patience, go back to it."""
+def lose_patience(run: "Training", better: bool, sampled: bool) -> bool:
+    """Count the epochs with REINFORCE that did not beat the best model; after training.patience, go back to it or end.
+
+    -> whether that was now
+    """
     position, patience = run.position, run.settings.patience
     position.waited = 0 if better or not sampled else position.waited + 1
     if patience is None or position.waited < patience:
-        return
+        return False
     position.over = position.rollbacks >= ROLLBACKS or position.rate / 2 < run.settings.min_lr
     done = "the run ends" if position.over else go_back(run)
     epochs = "1 epoch has" if position.waited == 1 else f"{position.waited} epochs have"
@@ -89,10 +92,10 @@ def wait(run: "Training", better: bool, sampled: bool) -> None:
     write(run, {"event": "patience", "epoch": position.epoch, "why": why, "done": done})
     run.progress.note(f"  {why}: {done}")
     position.waited = 0
-    run.save()
+    return True
 
 
-def close_epoch(run: "Training", event: Event) -> None:
+def log_epoch(run: "Training", event: Event) -> None:
     """Log what happened in an epoch, and the event that closes it."""
     write(run, *run.position.events, event)
     for happened in run.position.events:
