@@ -16,7 +16,7 @@ from seqmixer.errors import OutOfMemory
 from seqmixer.losses import entropy
 from seqmixer.models import AttentiveEncoder, LSTMCell, NoEncoder, Recurrent, initialise
 from seqmixer.rewards import rouge2_recall, sentence_bleu
-from seqmixer.training.log import Clock
+from seqmixer.training.clock import Clock
 from seqmixer.training.step import Step
 from seqmixer.types import EOS, PAD, UNK, Rollout
 

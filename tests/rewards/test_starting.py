@@ -4,7 +4,7 @@ from seqmixer.algorithms import LinearBaseline, Mixer, Reinforce
 from seqmixer.data import batches, text_task
 from seqmixer.models import AttentiveEncoder, ElmanCell, Recurrent
 from seqmixer.rewards import Startable, begin, on_text, on_words
-from seqmixer.training.log import Clock
+from seqmixer.training.clock import Clock
 from seqmixer.types import Rollout
 
 

@@ -5,7 +5,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqmixer.training.log import Clock, Means
+from seqmixer.training.clock import Clock
+from seqmixer.training.means import Means
 
 CPU = torch.device("cpu")
 

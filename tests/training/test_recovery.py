@@ -15,7 +15,7 @@ from seqmixer.errors import Diverged, Interrupted
 from seqmixer.models import AttentiveEncoder, LSTMCell, Recurrent
 from seqmixer.rewards import sentence_bleu
 from seqmixer.training import Silent, Training, checkpoint, epochs, read_log
-from seqmixer.training.log import Fault, Means
+from seqmixer.training.means import Fault, Means
 from seqmixer.training.recovery import named
 from seqmixer.training.step import Step
 from seqmixer.types import Batch

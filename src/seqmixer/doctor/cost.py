@@ -17,7 +17,7 @@ from seqmixer.doctor.environment import GIB, device_memory, existing
 from seqmixer.doctor.findings import Finding, Section
 from seqmixer.evaluation import device_of, evaluate, perplexity
 from seqmixer.memory import within_memory
-from seqmixer.training.log import Clock
+from seqmixer.training.clock import Clock
 from seqmixer.training.step import Step
 from seqmixer.types import SequenceModel
 

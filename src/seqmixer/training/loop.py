@@ -17,7 +17,8 @@ from seqmixer.evaluation import evaluate, perplexity
 from seqmixer.rewards import BLEU, Metric
 from seqmixer.schedules import decayed
 from seqmixer.training import checkpoint, noise, recovery
-from seqmixer.training.log import Clock, Event, Log
+from seqmixer.training.clock import Clock
+from seqmixer.training.log import Event, Log
 from seqmixer.training.position import Position, restored
 from seqmixer.training.progress import Progress, Silent
 from seqmixer.training.signals import Interrupt, interruptible

@@ -21,7 +21,7 @@ class Position:
     entropy: float = math.inf  # lowest validation entropy so far, for the decay rule
     rate: float = 0.0
     seconds: dict[str, float] = field(default_factory=dict)  # of the epoch under way
-    counts: list[int] = field(default_factory=lambda: [0, 0, 0, 0])  # of its batches, see `log.COUNTS`
+    counts: list[int] = field(default_factory=lambda: [0, 0, 0, 0])  # of its batches, see `means.py`
     events: list[Event] = field(default_factory=list)  # what happened in it so far, for the log
     waited: int = 0  # sampled epochs since the best model was found or gone back to
     rollbacks: int = 0  # times the run went back to the best model since it was found

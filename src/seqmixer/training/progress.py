@@ -7,7 +7,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
-from seqmixer.training.log import Event, Means
+from seqmixer.training.log import Event
+from seqmixer.training.means import Means
 
 REFRESH = 0.5  # seconds between looks at the running means: each look waits for the device
 

@@ -10,7 +10,8 @@ from seqmixer import ranks
 from seqmixer.algorithms import Algorithm
 from seqmixer.config import TrainingConfig
 from seqmixer.kernels import Programs, plain
-from seqmixer.training.log import Clock, Means
+from seqmixer.training.clock import Clock
+from seqmixer.training.means import Means
 from seqmixer.types import Batch, Loss, SequenceModel
 
 

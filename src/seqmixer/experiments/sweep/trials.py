@@ -18,7 +18,8 @@ from seqmixer.experiments.sweep.space import Values, changed
 from seqmixer.memory import within_memory
 from seqmixer.runs import train
 from seqmixer.training import Progress, epochs, read_log
-from seqmixer.training.log import Event, Means
+from seqmixer.training.log import Event
+from seqmixer.training.means import Means
 
 if TYPE_CHECKING:  # an extra: loaded by the functions that need it
     from optuna import Trial

@@ -1,0 +1,65 @@
+"""Where the time of a run goes."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import ParamSpec, TypeVar
+
+from seqmixer.algorithms import Algorithm
+from seqmixer.rewards import Pending, Startable, begin
+from seqmixer.types import Reward, Rollout
+
+P = ParamSpec("P")
+Result = TypeVar("Result")
+
+
+class Clock:
+    """Seconds by name. `sample` and `reward` are what an algorithm's generate and reward took."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def time(self, name: str) -> Iterator[None]:
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - began
+
+    def timed(self, name: str, function: Callable[P, Result]) -> Callable[P, Result]:
+        def run(*args: P.args, **kwargs: P.kwargs) -> Result:
+            with self.time(name):
+                return function(*args, **kwargs)
+
+        return run
+
+    def timed_reward(self, reward: Reward) -> Startable:
+        """What beginning it and waiting for it take; what it does meanwhile costs nothing."""
+
+        def start(rollout: Rollout) -> Pending:
+            return self.timed("reward", self.timed("reward", begin)(reward, rollout))
+
+        return Startable(start)
+
+    @contextmanager
+    def watch(self, algorithm: Algorithm) -> Iterator[None]:
+        """Time an algorithm's generate and reward for a while."""
+        generate, reward = algorithm.generate, algorithm.reward
+        algorithm.generate = self.timed("sample", generate)
+        algorithm.reward = reward and self.timed_reward(reward)
+        try:
+            yield
+        finally:
+            algorithm.generate, algorithm.reward = generate, reward
+
+    def split(self) -> dict[str, float]:
+        """Where the time went. The forward pass without its sampling and reward is `score`; `rest` is what training
+        took beside them: cutting batches, and waiting for a device that runs whole steps by itself."""
+        parts = dict(self.seconds)
+        if "forward" in parts:
+            parts["score"] = parts.pop("forward") - parts.get("sample", 0.0) - parts.get("reward", 0.0)
+        if "train" in parts:
+            steps = ("sample", "reward", "score", "backward", "update")
+            parts["rest"] = parts.pop("train") - sum(parts.get(name, 0.0) for name in steps)
+        return {name: round(seconds, 3) for name, seconds in parts.items()}
