@@ -168,11 +168,14 @@ def require_same_config(folder: Path, config: Config) -> None:
 
 def require_same_data(folder: Path, splits: Mapping[str, Split]) -> None:
     """A run goes on with the data it began with, and is scored by it: other data would have the same signature."""
-    if (folder / "task.json").is_file():
-        _, before = read_task(folder)
-        changed = [name for name, split in splits.items() if before[name] != split.fingerprint()]
-        if changed:
-            raise RunError(
-                f"{folder}: the {changed[0]} data is not what the run began with; put the old files back, or begin "
-                "another run (--set name=...)"
-            )
+    changed = changed_splits(folder, splits) if (folder / "task.json").is_file() else []
+    if changed:
+        raise RunError(
+            f"{folder}: the {changed[0]} data is not what the run began with; put the old files back, or begin another "
+            "run (--set name=...)"
+        )
+
+
+def changed_splits(folder: Path, splits: Mapping[str, Split]) -> list[str]:
+    _, before = read_task(folder)
+    return [name for name, split in splits.items() if before[name] != split.fingerprint()]

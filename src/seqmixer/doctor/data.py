@@ -9,7 +9,7 @@ from seqmixer.data import Split, Task, coverage
 from seqmixer.data.cropping import length_covering
 from seqmixer.doctor.findings import Finding, Section
 from seqmixer.errors import SeqmixerError
-from seqmixer.identity import read_task
+from seqmixer.identity import changed_splits
 from seqmixer.runs import task_of
 
 UNKNOWN = 0.05  # share of unknown words from which on they matter
@@ -110,11 +110,10 @@ def changed(folder: Path, task: Task) -> Iterator[Finding]:
     if not (folder / "task.json").is_file():
         return
     try:
-        _, before = read_task(folder)
+        different = changed_splits(folder, task.splits)
     except SeqmixerError as error:
         yield Finding("problem", str(error))
         return
-    different = [name for name, split in task.splits.items() if before[name] != split.fingerprint()]
     for name in different:
         what = f"the {name} data is not what the run in {folder} began with"
         yield Finding(
