@@ -91,26 +91,26 @@ class ModelConfig(Section):
     """Elman RNN (Eqs. 3-5), LSTM, GRU, a Transformer, or a model of Hugging Face, whose shape is its own."""
     path: str | None = None
     """Hugging Face: the folder of a model with its tokenizer, as save_pretrained writes it; else a name of the hub."""
-    lora_rank: int = Field(0, ge=0)
+    lora_rank: int = Field(0, ge=0, le=65_536)
     """Hugging Face: train only additions of this rank to the linear layers (LoRA); 0 trains all weights."""
     checkpointing: bool = False
     """Hugging Face: compute layers again in the backward pass, which needs less memory and more time."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Hugging Face: what is computed in; weights and updates stay in float32."""
-    hidden: int = Field(256, ge=1)
+    hidden: int = Field(256, ge=1, le=65_536)
     """H, the size of the hidden state and of every embedding."""
-    layers: int = Field(1, ge=1)
+    layers: int = Field(1, ge=1, le=1000)
     """Recurrent layers, the context enters the first; or layers of the Transformer's decoder, and of its encoder."""
     dropout: float = Field(0.0, ge=0, lt=1)
     """On the inputs of each layer and of the output layer. Transformer: on embeddings, attention weights and what each
     part of a layer adds."""
-    heads: int = Field(4, ge=1)
+    heads: int = Field(4, ge=1, le=1000)
     """Transformer: in how many ways each layer attends; hidden is a multiple of twice as many."""
-    feedforward: int | None = Field(None, ge=1)
+    feedforward: int | None = Field(None, ge=1, le=1_000_000)
     """Transformer: the inner size of the feed-forward parts. Default: four times hidden."""
     positions: Literal["rotary", "learned"] = "rotary"
     """Transformer: a word's place rotates queries and keys, or is a learned vector added to the word."""
-    window: int = Field(5, ge=1)
+    window: int = Field(5, ge=1, le=10_001)
     """q of Eq. 12, how many neighbouring source words are averaged; odd."""
     reading: Literal["paper", "released"] = "paper"
     """Attention and output as the paper writes them (Eqs. 12-14), or as the released network has them."""
@@ -137,9 +137,9 @@ class ModelConfig(Section):
 class AlgorithmConfig(Section):
     name: Literal["xent", "dad", "e2e", "reinforce", "mixer"] = "mixer"
     """How the model learns."""
-    xent_epochs: int = Field(20, ge=0)
+    xent_epochs: int = Field(20, ge=0, le=100_000)
     """N^XENT: epochs of pure XENT at the beginning (MIXER, DAD, E2E)."""
-    mixed_epochs: int = Field(5, ge=0)
+    mixed_epochs: int = Field(5, ge=0, le=100_000)
     """N^XE+R: epochs of each later stage (MIXER, E2E)."""
     delta: int = Field(2, ge=1)
     """Delta: how many words each stage hands from XENT to REINFORCE (MIXER), or to its own k best (E2E)."""
@@ -184,14 +184,14 @@ class RewardConfig(Section):
     cider and Python functions."""
     on: Literal["text", "words"] = "text"
     """What a Python function is given: strings, or lists of word ids."""
-    workers: int = Field(0, ge=0)
+    workers: int = Field(0, ge=0, le=1024)
     """Processes that a Python function runs in, at the same time as the scoring pass. 0: in this one, after it."""
     seconds: float | None = Field(None, gt=0)
     """How long one call of a Python function may take before the run stops. Default: as long as it likes."""
 
 
 class TrainingConfig(Section):
-    epochs: int | None = Field(None, ge=1)
+    epochs: int | None = Field(None, ge=1, le=100_000)
     """Passes over the data. Default: what the schedule of s has, for every algorithm alike."""
     batch_size: int = Field(32, ge=1)
     """Sentences in a batch."""
