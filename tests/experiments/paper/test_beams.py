@@ -1,6 +1,10 @@
+from types import SimpleNamespace
+
 import pytest
 
+from seqmixer.data import in_order
 from seqmixer.evaluation import evaluate
+from seqmixer.experiments.paper import beams
 from seqmixer.experiments.paper.beams import COUNTS, main_metric, read_counts, standard_metrics
 from seqmixer.rewards import BLEU, ROUGE2
 from seqmixer.runs import load
@@ -49,6 +53,24 @@ def test_kept_counts_make_the_scores(mixer):
             rows = read_counts(run.folder, width, metric.name)
             assert len(rows) == 129
             assert float(metric.corpus(rows)) == pytest.approx(measured["beams"][str(width)]["paper"][metric.name])
+
+
+def test_decoding_is_timed_once_every_shape_has_its_program(mixer, monkeypatch):
+    run, task, _ = mixer
+    tests = [*in_order(task.test, 50, task.length)]  # of 50, 50 and 30 sentences
+    calls = []
+    search = beams.search
+    monkeypatch.setattr(
+        beams, "search", lambda model, source, *rest: calls.append(source) or search(model, source, *rest)
+    )
+    monkeypatch.setattr(beams, "time", SimpleNamespace(perf_counter=lambda: calls.append("clock") or 0.0))
+    monkeypatch.setattr(beams, "warming", lambda tensor: 2)
+    words, _ = beams.decode(run, tests, 2)
+    assert len(words) == 130
+    started, stopped = (i for i, call in enumerate(calls) if isinstance(call, str))
+    before = [call.shape for call in calls[:started]]
+    assert all(before.count(batch.source.shape) >= 2 for batch in tests)
+    assert calls[started + 1 : stopped] == [batch.source for batch in tests]
 
 
 def test_captions_are_scored_by_the_best_of_five_and_by_cider():

@@ -112,7 +112,8 @@ def task_of(run: Run) -> Task:
 def decode(run: Run, tests: list[Batch], width: int) -> tuple[Tensor, float]:
     """The words for the test split, and the seconds it took once the machine was warm.  -> (n, T)"""
     length = run.dimensions.length
-    for batch in [tests[0], *tests * warming(tests[0].source)]:
+    shapes = {batch.source.shape: batch for batch in tests}  # each has a program of its own
+    for batch in [tests[0], *[*shapes.values()] * warming(tests[0].source)]:
         search(run.model, batch.source, length, width).cpu()
     began = time.perf_counter()
     words = torch.cat([search(run.model, batch.source, length, width) for batch in tests])
