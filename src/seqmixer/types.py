@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from seqmixer.losses import log_prob
@@ -66,7 +67,12 @@ class Loss:
     """What an algorithm returns: the value to differentiate, and what to log of it."""
 
     value: Tensor  # ()
-    metrics: dict[str, Tensor] = field(default_factory=dict)  # each (), detached, a mean over the batch
+    metrics: dict[str, Tensor] = field(default_factory=dict)  # each a tally, detached
+
+
+def tally(total: Tensor, count: Tensor) -> Tensor:
+    """A mean before it is divided, so that the tallies of batches and of processes can be added.  (), () -> (2,)"""
+    return torch.stack([total.float(), count.float()])
 
 
 class SequenceModel(nn.Module, ABC):

@@ -5,8 +5,7 @@ from statistics import mean, pstdev
 import pytest
 import torch
 
-from seqmixer.algorithms.measures import distinct, measures, symptoms
-from seqmixer.algorithms.measures import mean as mean_where
+from seqmixer.algorithms.measures import distinct, measures, over, symptoms
 from seqmixer.types import EOS, PAD, Batch
 
 T = 4
@@ -17,6 +16,11 @@ BATCH = Batch(TARGET[:, :0], TARGET, TARGET.unsqueeze(1))
 FREE = (WORDS != PAD) & (torch.arange(T) >= 1)  # s = 1
 STEPS = [(0, 1), (0, 2), (1, 1), (1, 2), (1, 3), (3, 1), (3, 2), (3, 3)]  # where FREE is true
 R = torch.tensor([0.2, 0.8, 100.0, 0.5])
+
+
+def divided(tallied):
+    total, count = tallied.tolist()
+    return total / count
 
 
 @pytest.fixture
@@ -46,7 +50,7 @@ def test_measures_are_means_over_what_the_model_wrote(log_p, r_bar):
         "distinct": 1,
     }
     assert [(b, t) for b in range(4) for t in range(T) if FREE[b, t]] == STEPS
-    assert {name: value.item() for name, value in got.items()} == pytest.approx(expected, rel=1e-5)
+    assert {name: divided(value) for name, value in got.items()} == pytest.approx(expected, rel=1e-5)
 
 
 def test_the_entropy_of_sampled_words_is_that_of_the_model_on_average():
@@ -57,25 +61,25 @@ def test_the_entropy_of_sampled_words_is_that_of_the_model_on_average():
 
     got = measures(p.log()[words], words + 4, everywhere, torch.zeros(len(words)), torch.zeros_like(words), batch)
 
-    assert got["entropy"].item() == pytest.approx(-(p * p.log()).sum().item(), rel=0.01)
+    assert divided(got["entropy"]) == pytest.approx(-(p * p.log()).sum().item(), rel=0.01)
 
 
-def test_measures_are_single_numbers_without_gradient(log_p, r_bar):
+def test_measures_are_tallies_without_gradient(log_p, r_bar):
     for value in measures(log_p, WORDS, FREE, R, r_bar, BATCH).values():
-        assert value.shape == ()
+        assert value.shape == (2,)
         assert not value.requires_grad
 
 
-def test_measures_of_a_batch_that_was_given_whole_are_finite(log_p, r_bar):
+def test_a_batch_that_was_given_whole_has_nothing_to_count(log_p, r_bar):
     got = measures(log_p, TARGET, torch.zeros_like(FREE), R, r_bar, BATCH)
 
-    assert got.pop("length_ratio").item() == 1
-    assert got.pop("distinct").item() == 1  # no pairs, none of them equal
-    assert [value.item() for value in got.values()] == [0] * 7
+    assert divided(got.pop("length_ratio")) == 1
+    assert divided(got.pop("own_words")) == 0
+    assert [value.tolist() for value in got.values()] == [[0, 0]] * 7
 
 
 def test_equal_rewards_have_no_spread(log_p, r_bar):
-    assert measures(log_p, WORDS, FREE, torch.full((4,), 0.5), r_bar, BATCH)["reward_spread"].item() == 0
+    assert measures(log_p, WORDS, FREE, torch.full((4,), 0.5), r_bar, BATCH)["reward_spread"].tolist() == [0, 3]
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 8])
@@ -85,11 +89,11 @@ def test_distinct_is_the_share_of_pairs_of_own_sentences_that_differ(size):
     mine = [tuple(row) for row, is_own in zip(words.tolist(), own.tolist(), strict=True) if is_own]
     pairs = list(itertools.combinations(mine, 2))
 
-    assert distinct(words, own).item() == pytest.approx(mean([a != b for a, b in pairs]) if pairs else 1)
+    assert distinct(words, own).tolist() == [sum(a != b for a, b in pairs), len(pairs)]
 
 
 def test_a_model_that_writes_the_same_for_every_source_is_not_distinct_at_all():
-    assert distinct(WORDS[:1].expand(5, -1), torch.ones(5, dtype=torch.bool)).item() == 0
+    assert distinct(WORDS[:1].expand(5, -1), torch.ones(5, dtype=torch.bool)).tolist() == [0, 10]
 
 
 HEALTHY = {"own_words": 1.0, "reward_spread": 0.2, "entropy": 0.7, "cut": 0.1, "length_ratio": 1.0, "distinct": 0.99}
@@ -113,8 +117,8 @@ def test_what_looks_ill_is_said_in_plain_words(change, said):
     assert symptoms({"xent": 1.0}) == []
 
 
-def test_a_mean_looks_only_where_the_mask_is_true():
+def test_a_tally_looks_only_where_the_mask_is_true():
     values = torch.tensor([1.0, math.nan, 4.0, math.inf])
 
-    assert mean_where(values, torch.tensor([True, False, True, False])).item() == 2.5
-    assert mean_where(values, torch.zeros(4, dtype=torch.bool)).item() == 0
+    assert over(values, torch.tensor([True, False, True, False])).tolist() == [5, 2]
+    assert over(values, torch.zeros(4, dtype=torch.bool)).tolist() == [0, 0]

@@ -12,15 +12,15 @@ CPU = torch.device("cpu")
 
 
 def means_of(*batches):
-    """Of (metrics, batch size) each."""
+    """Of (metrics, how many things each is a mean of) each."""
     means = Means(CPU)
-    for metrics, size in batches:
-        means.add({name: torch.tensor(value) for name, value in metrics.items()}, size)
+    for metrics, count in batches:
+        means.add({name: torch.tensor([value * count, count]) for name, value in metrics.items()})
     return means
 
 
 @given(st.lists(st.tuples(st.floats(-9, 9), st.floats(-9, 9), st.integers(1, 9)), min_size=1, max_size=9))
-def test_means_are_weighted_by_the_size_of_the_batch(batches):
+def test_means_are_over_all_that_was_counted(batches):
     means = means_of(*(({"a": a, "b": b}, n) for a, b, n in batches))
 
     sentences = sum(n for _, _, n in batches)
@@ -42,6 +42,13 @@ def test_metrics_of_which_no_batch_counted_have_no_mean():
     assert means_of().values() == {}
 
 
+def test_a_batch_with_nothing_to_count_changes_no_mean():
+    """As a batch of sentences shorter than s, of which MIXER writes nothing."""
+    means = means_of(({"a": 2.0, "b": 1.0}, 3))
+    means.add({"a": torch.zeros(2), "b": torch.tensor([5.0, 1.0])})
+    assert means.values() == {"a": 2.0, "b": 2.0}
+
+
 def test_batches_with_other_metrics_have_means_of_their_own():
     """As the stages of an algorithm do, and as a resumed epoch needs them."""
     assert means_of(({"a": 1.0}, 1), ({"b": 3.0}, 2), ({"a": 2.0}, 3)).values() == {"a": 1.75, "b": 3.0}
@@ -53,7 +60,7 @@ def test_beginning_anew_keeps_the_memory():
     means.clear()
     assert means.values() == {}
     assert means.bad() == []
-    means.add({"a": torch.tensor(7.0)}, 2)
+    means.add({"a": torch.tensor([14.0, 2.0])})
     assert means.values() == {"a": 7.0}
     assert next(iter(means.sums.values())) is before
 
@@ -63,7 +70,7 @@ def test_many_small_numbers_are_added_exactly():
     means = means_of(({"a": 1.0}, 1))
     means.sums[("a",)][:2] = torch.tensor([[1e9], [1e9]])
     for _ in range(100):
-        means.add({"a": torch.tensor(11.0)}, 1)
+        means.add({"a": torch.tensor([11.0, 1.0])})
     assert means.sums[("a",)][0].item() == 1e9 + 1100
 
 

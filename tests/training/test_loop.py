@@ -64,6 +64,17 @@ def without_seconds(folder):
     return [{k: v for k, v in event.items() if k != "seconds"} for event in read_log(folder)]
 
 
+def test_sentences_that_mixer_wrote_nothing_of_are_not_in_the_mean_reward(task, tmp_path):
+    """Batches are of like length: of some nothing is written while s is large."""
+    model = model_for(task)
+    paid_one = Mixer(lambda rollout: torch.ones(len(rollout.words)), LinearBaseline(model.features), 6, (5, 3, 0))
+    settings = SETTINGS.model_copy(update={"batch_size": 1})
+    Training(model, paid_one, task, tmp_path, epochs=3, settings=settings).run()
+    logged = [event["train"] for event in epochs(read_log(tmp_path))]
+    assert [means.get("reward") for means in logged] == [None, 1.0, 1.0]
+    assert logged[0]["own_words"] == 0 < logged[1]["own_words"] < 0.5
+
+
 @pytest.mark.parametrize("batches", [1, 3, 4, 8, 11], ids=lambda n: f"stopped after {n} batches")
 @pytest.mark.parametrize("mixed_lr", [None, 0.003])
 def test_resumed_run_equals_uninterrupted_bit_for_bit(task, tmp_path, batches, mixed_lr):

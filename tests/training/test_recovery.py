@@ -119,24 +119,24 @@ def equal(some, others):
 def test_means_remember_which_batch_was_the_first_bad_one_and_how_many_follow():
     means, nan = Means(torch.device("cpu")), math.nan
     for loss, gradient in [(1, 1), (2, nan), (3, 1), (nan, 1), (nan, 1)]:
-        means.add({"loss": torch.tensor(float(loss)), "gradient": torch.tensor(float(gradient))}, 4)
+        means.add({"loss": torch.tensor([loss, 1.0]), "gradient": torch.tensor([gradient, 1.0])})
 
     assert means.fault() == Fault(batch=2, batches=3, in_a_row=2, quantities=["loss", "gradient"])
     assert means.values() == {"loss": 2.0, "gradient": 1.0}  # of the first and the third
     means.forgive()
     assert means.fault() is None
     assert means.values() == {"loss": 2.0, "gradient": 1.0}
-    means.add({"loss": torch.tensor(nan), "gradient": torch.tensor(0.0)}, 4)
+    means.add({"loss": torch.tensor([nan, 1]), "gradient": torch.tensor([0.0, 1])})
     assert means.fault() == Fault(batch=6, batches=1, in_a_row=3, quantities=["loss"])
     means.clear()
-    means.add({"loss": torch.tensor(nan), "gradient": torch.tensor(0.0)}, 4)
+    means.add({"loss": torch.tensor([nan, 1]), "gradient": torch.tensor([0.0, 1])})
     assert means.fault() == Fault(batch=1, batches=1, in_a_row=4, quantities=["loss"])
 
 
 def test_adding_to_the_means_asks_the_device_nothing():
     """A tensor on the device `meta` has no value that could be asked for."""
     means = Means(torch.device("meta"))
-    means.add({"loss": torch.empty((), device="meta")}, 4)
+    means.add({"loss": torch.empty(2, device="meta")})
     assert means.counts.shape == (4,)
 
 

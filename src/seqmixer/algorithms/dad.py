@@ -9,7 +9,7 @@ from seqmixer.algorithms.algorithm import Algorithm, Stage
 from seqmixer.algorithms.xent import XENT, reference_loss
 from seqmixer.decoding import generate, sample
 from seqmixer.schedules import at
-from seqmixer.types import EOS, Batch, Choose, Generate, Loss, SequenceModel
+from seqmixer.types import EOS, Batch, Choose, Generate, Loss, SequenceModel, tally
 
 
 class Dad(Algorithm):
@@ -31,7 +31,7 @@ class Dad(Algorithm):
             keep = torch.rand(fed.shape, device=fed.device) < truth  # (B, T)
             fed = self.generate(model, batch.source, batch.target, keep, self.word)
         loss = reference_loss(model, batch, inputs=fed)
-        return Loss(loss.value, {**loss.metrics, "truth": truth.float()})
+        return Loss(loss.value, {**loss.metrics, "truth": tally(truth, torch.ones_like(truth))})
 
     def word(self, logits: Tensor) -> Tensor:
         """The model's own choice among words, without EOS.  (B, V) -> (B,)"""

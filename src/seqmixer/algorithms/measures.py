@@ -6,16 +6,16 @@ import torch
 from torch import Tensor
 
 from seqmixer.ranks import ratio
-from seqmixer.types import EOS, PAD, Batch
+from seqmixer.types import EOS, PAD, Batch, tally
 
 
 @torch.no_grad()
 def measures(log_p: Tensor, words: Tensor, free: Tensor, r: Tensor, r_bar: Tensor, batch: Batch) -> dict[str, Tensor]:
-    """Means over what the model wrote: `free` (B, T) is true there; sentences it wrote nothing of do not count.
+    """Of what the model wrote: `free` (B, T) is true there; sentences it wrote nothing of do not count.  -> tallies
 
-    reward, reward_spread   mean and deviation over the batch; spread 0 means nothing to learn from
+    reward, reward_spread   mean, and deviation over the batch; spread 0 means nothing to learn from
     advantage               mean of r - rbar_t; far from 0 means the baseline lags behind
-    baseline_error          mean of (r - rbar_t)^2; near reward_spread^2 means the baseline knows the mean only
+    baseline_error          mean of (r - rbar_t)^2; at reward_spread^2 or above the baseline knows the mean only
     entropy                 nats per step, estimated by -log p of the sampled words; falling to 0 means the model has
                             stopped exploring
     length_ratio            words written / words in the target; drifting from 1 means the reward pays for length
@@ -25,30 +25,35 @@ def measures(log_p: Tensor, words: Tensor, free: Tensor, r: Tensor, r_bar: Tenso
     """
     own = free.any(-1)  # (B,)
     advantage = r.unsqueeze(-1) - r_bar  # (B, T)
-    reward = mean(r, own)
     return {
-        "reward": reward,
-        "reward_spread": mean((r - reward).square(), own).sqrt(),
-        "advantage": mean(advantage, free),
-        "baseline_error": mean(advantage.square(), free),
-        "entropy": mean(-log_p, free),
-        "length_ratio": ratio((words != PAD).sum(), batch.mask.sum()),
-        "cut": mean(((words != EOS) & (words != PAD))[:, -1].float(), own),
-        "own_words": ratio(free.sum(), (words != PAD).sum()),
+        "reward": over(r, own),
+        "reward_spread": over(deviation(r, own).expand_as(r), own),
+        "advantage": over(advantage, free),
+        "baseline_error": over(advantage.square(), free),
+        "entropy": over(-log_p, free),
+        "length_ratio": tally((words != PAD).sum(), batch.mask.sum()),
+        "cut": over(((words != EOS) & (words != PAD))[:, -1], own),
+        "own_words": over(free, words != PAD),
         "distinct": distinct(words, own),
     }
 
 
+def over(values: Tensor, mask: Tensor) -> Tensor:
+    """The tally of values where `mask` is true."""
+    return tally(torch.where(mask, values, 0).sum(), mask.sum())
+
+
+def deviation(r: Tensor, own: Tensor) -> Tensor:
+    """Of the rewards (B,) where `own` is true, in the batch of all processes.  -> ()"""
+    mean = ratio(*over(r, own))
+    return ratio(*over((r - mean).square(), own)).sqrt()
+
+
 def distinct(words: Tensor, own: Tensor) -> Tensor:
-    """The share of the pairs of sentences (B, T) that differ, of those where `own` (B,) is true; 1 without pairs."""
-    equal = (words.unsqueeze(1) == words).all(-1)  # (B, 1, T) == (B, T) -> (B, B)
+    """The share of the pairs of sentences (B, T) that differ, of those where `own` (B,) is true.  -> (2,), a tally"""
+    differ = (words.unsqueeze(1) != words).any(-1)  # (B, 1, T) != (B, T) -> (B, B)
     pairs = (own.unsqueeze(1) & own).tril(-1)  # (B, B) each once
-    return 1 - mean(equal.float(), pairs)  # pairs of one process: others are not seen
-
-
-def mean(values: Tensor, mask: Tensor) -> Tensor:
-    """Where `mask` is true, over the batch of all processes; 0 where it nowhere is.  -> ()"""
-    return ratio(torch.where(mask, values, 0).sum(), mask.sum())
+    return over(differ, pairs)  # pairs of one process: others are not seen
 
 
 def symptoms(means: Mapping[str, float]) -> list[str]:
@@ -69,7 +74,7 @@ def symptoms(means: Mapping[str, float]) -> list[str]:
         found.append(
             f"the model no longer explores (entropy {means['entropy']:.3f}): lower training.mixed_lr, or stop earlier"
         )
-    if means["distinct"] < 0.1:
+    if means.get("distinct", 1.0) < 0.1:  # batches of one sentence have no pairs
         found.append(
             f"{100 * (1 - means['distinct']):.0f} % of the pairs of sentences are equal, whatever the source: begin "
             "again with a lower training.mixed_lr, or set algorithm.kl"

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from seqmixer.algorithms.algorithm import Algorithm
-from seqmixer.algorithms.measures import measures
+from seqmixer.algorithms.measures import measures, over
 from seqmixer.algorithms.reference import divergence, drift_to_go, frozen, reference_log_prob
 from seqmixer.decoding import generate, sample, shift
 from seqmixer.errors import ConfigError
@@ -72,4 +72,4 @@ class Paid(Algorithm):
         if self.reference is None:
             raise ConfigError(f"kl = {self.kl:g}, but there is no model to be held to; call remember(model) first")
         log_ref = reference_log_prob(self.reference, source, words)  # (B, T)
-        return self.kl * drift_to_go(log_p, log_ref, free), {"kl": divergence(log_p, log_ref, free)}
+        return self.kl * drift_to_go(log_p, log_ref, free), {"kl": over(divergence(log_p, log_ref, free), free.any(-1))}

@@ -45,11 +45,11 @@ def drift_to_go(log_p: Tensor, log_ref: Tensor, free: Tensor) -> Tensor:
 
 @torch.no_grad()
 def divergence(log_p: Tensor, log_ref: Tensor, free: Tensor) -> Tensor:
-    """KL(p || p_ref) in nats a sentence, estimated by  sum_t exp(-delta_t) - 1 + delta_t.  -> ()
+    """KL(p || p_ref) of each sentence in nats, estimated by  sum_t exp(-delta_t) - 1 + delta_t.  -> (B,)
 
     No term is negative, since e^x >= 1 + x, and each is right on average:
 
     E_{w ~ p} [ p_ref(w) / p(w) - 1 + delta ] = sum_w p_ref(w) - 1 + E[delta] = KL
     """
     d = torch.where(free, log_ref - log_p, 0)  # (B, T)
-    return (d.expm1() - d).sum(-1).mean()
+    return (d.expm1() - d).sum(-1)

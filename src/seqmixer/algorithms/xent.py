@@ -5,8 +5,7 @@ from torch import Tensor
 from seqmixer.algorithms.algorithm import Algorithm, Stage
 from seqmixer.decoding import shift
 from seqmixer.losses import cross_entropy
-from seqmixer.ranks import ratio
-from seqmixer.types import Batch, Loss, SequenceModel
+from seqmixer.types import Batch, Loss, SequenceModel, tally
 
 
 class Xent(Algorithm):
@@ -31,4 +30,4 @@ def reference_loss(model: SequenceModel, batch: Batch, inputs: Tensor) -> Loss:
 def word_loss(log_p: Tensor, batch: Batch) -> Loss:
     """Eq. 6 of given log p (B, T) of the reference, and the same per word for the log."""
     total = cross_entropy(log_p, batch.mask)
-    return Loss(total / len(batch), {"xent": ratio(total.detach(), batch.mask.sum())})
+    return Loss(total / len(batch), {"xent": tally(total.detach(), batch.mask.sum())})

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from seqmixer.algorithms.measures import mean
 from seqmixer.build import first
 from seqmixer.data import Split, in_order
 from seqmixer.decoding import deployed, free, generate, greedy, sample, shift
@@ -73,7 +72,7 @@ def preflight(
         reward_references=float(paid(batch.target).mean()),
         spread_batch=float(r.std(correction=0)),
         spread_source=float(r.std(0, correction=0).mean()),
-        entropy=float(mean(entropy(scores(model, batch, drawn[0])), drawn[0] != PAD)),
+        entropy=float(entropy(scores(model, batch, drawn[0]))[drawn[0] != PAD].mean()),
         ranks=ranks(scores(model, batch, batch.target), batch.target),
         same_as_greedy=float((words == best).all(-1).float().mean()),
         length_ratio=float((words != PAD).sum() / (samples * batch.mask.sum())),

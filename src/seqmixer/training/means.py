@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-SUM, WEIGHT, BAD = range(3)  # rows of the sums: weighted, of the weights, how often the number was bad
+TOTAL, COUNT, BAD = range(3)  # rows of the sums: of tallies, and how often one was bad
 BATCHES, TIMES, FIRST, IN_A_ROW = range(4)  # counts: batches, bad ones, the first bad one, bad ones in a row
 
 
@@ -21,24 +21,24 @@ class Fault:
 
 
 class Means:
-    """Running means of metrics, weighted by batch size, kept where the metrics are: no question to the device.
+    """Sums of tallies, kept where the tallies are: no question to the device.
 
     A batch with a bad number does not count; which of its numbers were bad is remembered, and which batch it was.
     """
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
-        self.sums: dict[tuple[str, ...], Tensor] = {}  # by the names added together: (3, M), float64: SUM, WEIGHT, BAD
+        self.sums: dict[tuple[str, ...], Tensor] = {}  # by the names added together: (3, M), float64: TOTAL, COUNT, BAD
         self.counts = torch.zeros(4, dtype=torch.long, device=device)  # BATCHES, TIMES, FIRST, IN_A_ROW
 
-    def add(self, metrics: Mapping[str, Tensor], weight: int) -> None:
+    def add(self, metrics: Mapping[str, Tensor]) -> None:
         names = tuple(metrics)
         if names not in self.sums:
             self.sums[names] = torch.zeros(3, len(names), dtype=torch.double, device=self.device)
-        values = torch.stack([value.float() for value in metrics.values()]).double()  # (M,)
-        bad = ~values.isfinite()
-        counted = torch.where(bad.any(), 0.0, weight).expand_as(values)
-        self.sums[names] += torch.stack([values.nan_to_num(0, 0, 0) * counted, counted, bad.double()])
+        tallies = torch.stack([*metrics.values()]).double()  # (M, 2)
+        bad = ~tallies.isfinite().all(-1)  # (M,)
+        good = torch.where(bad.any(), 0.0, tallies)
+        self.sums[names] += torch.cat([good, bad.unsqueeze(-1)], -1).t()
         self.count(bad.any())
 
     def count(self, bad: Tensor) -> None:
@@ -52,10 +52,10 @@ class Means:
     def values(self) -> dict[str, float]:
         """The mean of each metric that counted."""
         return {
-            name: total / weight
+            name: total / count
             for names, sums in self.sums.items()
-            for name, total, weight in zip(names, *sums[[SUM, WEIGHT]].tolist(), strict=True)
-            if weight
+            for name, total, count in zip(names, *sums[[TOTAL, COUNT]].tolist(), strict=True)
+            if count
         }
 
     def fault(self) -> Fault | None:

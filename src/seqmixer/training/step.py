@@ -12,7 +12,7 @@ from seqmixer.config import TrainingConfig
 from seqmixer.kernels import Programs, plain
 from seqmixer.training.clock import Clock
 from seqmixer.training.means import Means
-from seqmixer.types import Batch, Loss, SequenceModel
+from seqmixer.types import Batch, Loss, SequenceModel, tally
 
 
 class Step:
@@ -93,22 +93,23 @@ class Step:
             self.algorithm.zero_grad(set_to_none=True)
             loss.value.backward()
         with self.clock.time("update"):
-            metrics = self.exchange(loss, len(mine))
-            norm = self.apply(metrics["loss"])
-        self.means.add({**metrics, "gradient": norm}, len(batch))
+            metrics = self.exchange(loss, len(mine), len(batch))
+            norm = self.apply(metrics["loss"][0])
+        self.means.add({**metrics, "gradient": tally(norm, torch.ones_like(norm))})
 
-    def exchange(self, loss: Loss, sentences: int) -> dict[str, Tensor]:
+    def exchange(self, loss: Loss, mine: int, sentences: int) -> dict[str, Tensor]:
         """Bring gradients, loss and metrics of all processes together: those of the whole batch.  -> the latter two
 
         Each has the mean over the sentences of its own share, and counts by how many these are.
         """
-        metrics = {**loss.metrics, "loss": loss.value.detach()}
+        value = loss.value.detach()
+        tallies = torch.stack([*loss.metrics.values(), mine * tally(value, torch.ones_like(value))])  # (M, 2)
         learnt = [p for module in (self.model, self.algorithm) for p in module.parameters() if p.grad is not None]
         gradients = [p.grad for p in learnt if p.grad is not None]
-        means = ranks.average([*gradients, *metrics.values()], sentences)
-        for parameter, gradient in zip(learnt, means, strict=False):
+        *means, shares = ranks.average([*gradients, tallies / mine], mine)
+        for parameter, gradient in zip(learnt, means, strict=True):
             parameter.grad = gradient
-        return dict(zip(metrics, means[len(learnt) :], strict=True))
+        return dict(zip([*loss.metrics, "loss"], sentences * shares, strict=True))
 
     def loss(self, batch: Batch, epoch: int) -> Loss:
         short = self.settings.precision == "bfloat16"
