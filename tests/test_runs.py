@@ -1,6 +1,7 @@
 import errno
 import json
 import re
+import shutil
 
 import numpy
 import pytest
@@ -98,6 +99,52 @@ def test_a_run_starts_from_the_best_model_of_another(tmp_path):
     train(config(tmp_path, **changed), tmp_path)
     started, _ = checkpoint.load(tmp_path / "next/best")
     assert all(torch.equal(best[name], started[name]) for name in best)
+
+
+def test_a_run_under_way_needs_no_more_of_the_run_it_started_from(tmp_path):
+    train(config(tmp_path), tmp_path)
+    changed = {"name": "next", "training__start": str(tmp_path / "run")}
+    train(config(tmp_path, **changed), tmp_path)
+    shutil.rmtree(tmp_path / "run")
+    assert train(config(tmp_path, **changed, training__epochs=3), tmp_path).evaluate()
+
+
+def test_a_run_keeps_its_length_when_the_training_files_grow(tmp_path):
+    for name in ("train", "valid", "test"):
+        (tmp_path / "data").mkdir(exist_ok=True)
+        (tmp_path / f"data/{name}.a").write_text("a b\nb\n")
+        (tmp_path / f"data/{name}.b").write_text("A B\nB\n")
+    files = {f"data__{name}": [f"{name}.a", f"{name}.b"] for name in ("train", "valid", "test")}
+    run = train(config(tmp_path, **files, data__length=None, model__name="transformer"), tmp_path)
+    before = run.evaluate()
+    with (tmp_path / "data/train.a").open("a") as a, (tmp_path / "data/train.b").open("a") as b:
+        a.write("a b a b a b a b\n")
+        b.write("A B A B A B A B\n")
+    assert run.task().length == 3
+    after = run.evaluate()
+    assert (after.signature, after.hypotheses) == (before.signature, before.hypotheses)
+
+
+def test_cider_is_not_counted_anew_from_other_training_files(tmp_path):
+    files = {"data__train": ["train.a", "train.b"], "evaluation__metric": "cider"}
+    made = config(tmp_path, **files)
+    for side in "ab":
+        (tmp_path / f"data/train.{side}").write_text((tmp_path / f"data/{side}").read_text())
+    run = train(made, tmp_path)
+    counted = (tmp_path / "run/cider.safetensors").read_bytes()
+    (tmp_path / "data/train.b").write_text((tmp_path / "data/b").read_text().lower())
+    for call in (run.evaluate, lambda: train(config(tmp_path, **files, training__epochs=3), tmp_path)):
+        with pytest.raises(RunError, match="the train data is not what the run began with"):
+            call()
+    assert (tmp_path / "run/cider.safetensors").read_bytes() == counted
+
+
+@pytest.mark.parametrize(("precision", "short"), [("tf32", True), ("float32", False)])
+def test_a_run_opened_again_multiplies_as_it_was_trained(tmp_path, precision, short):
+    train(config(tmp_path, training__precision=precision), tmp_path)
+    torch.backends.cuda.matmul.allow_tf32 = not short
+    load(tmp_path / "run")
+    assert torch.backends.cuda.matmul.allow_tf32 is short
 
 
 def test_a_start_with_other_words_is_refused(tmp_path):

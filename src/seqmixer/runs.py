@@ -36,6 +36,7 @@ from seqmixer.identity import (
     require_whole,
     seal,
 )
+from seqmixer.kernels import multiply_in
 from seqmixer.schedules import stages
 from seqmixer.training import Progress, Silent, Training, checkpoint, device
 from seqmixer.types import Reward, SequenceModel
@@ -53,14 +54,16 @@ class Run:
     target_vocab: Vocabulary
 
     def task(self) -> Task:
-        """The data of the run, read again and encoded with its vocabularies."""
-        return build_task(self.config.data, (self.source_vocab, self.target_vocab))
+        """The data of the run, read again: in its words, and with its T, also where the files have grown."""
+        data = self.config.data.model_copy(update={"length": self.dimensions.length})
+        return build_task(data, (self.source_vocab, self.target_vocab))
 
     def evaluate(self, split: str = "test", beam: int = 1, length_penalty: float = 0.0) -> Evaluation:
         """Score a split with the metric of the run."""
         task = self.task()
         chosen = named_split(task, split)
-        require_same_data(self.folder, {split: chosen})
+        counted = {"train": task.train} if self.config.evaluation.metric == "cider" else {}  # its document frequencies
+        require_same_data(self.folder, {split: chosen, **counted})
         return evaluate(
             self.model,
             task,
@@ -93,14 +96,13 @@ def train_alone(config: Config, folder: Path, progress: Progress, task: Task | N
     torch.manual_seed(config.seed)
     goes_on = folder if checkpoint.exists(folder / "last") else None
     model = build_model(config.model, dimensions, goes_on)
-    if config.training.start is not None:
+    if config.training.start is not None and not goes_on:
         start_from(model, task, Path(config.training.start))
+    require_same_data(folder, task.splits)
     with ranks.first_ahead():  # what they count beforehand is kept in the folder
         reward, metric = build_reward(config, task, folder), build_metric(config, task, folder)
     algorithm = build_algorithm(config.algorithm, reward, model.features, task.length)
     epochs = config.training.epochs or len(forced_words(config.algorithm, task.length))
-
-    require_same_data(folder, task.splits)
     if config.model.path:
         pretrained.require_positions(pretrained.place(config.model, goes_on), task)
     if algorithm.reward is not None:
@@ -155,6 +157,7 @@ def load(folder: Path) -> Run:
     if not checkpoint.exists(folder / "best"):
         raise RunError(f"{folder}: no model yet; the first is kept after the first epoch")
     checkpoint.load_weights(model, checkpoint.load(folder / "best")[0], folder / "best")
+    multiply_in(config.training.precision)
     model.to(device(config.training.device)).eval()
     return Run(folder, config, model, dimensions, *vocabs)
 

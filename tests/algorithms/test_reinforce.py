@@ -314,3 +314,13 @@ def test_the_parameters_of_the_algorithm_are_those_of_the_baseline():
     baseline = LinearBaseline(H)
 
     assert list(Reinforce(lambda rollout: R, baseline).parameters()) == list(baseline.parameters())
+
+
+@pytest.mark.parametrize("baseline", [LinearBaseline(64), StepBaseline(64, 5)])
+def test_what_is_expected_is_never_computed_in_a_short_type(baseline):
+    with torch.no_grad():
+        baseline.weight.normal_()
+    h = torch.randn(3, 5, 64)
+    with torch.autocast("cpu", torch.bfloat16):
+        short = baseline(h)
+    torch.testing.assert_close(short, baseline(h), rtol=0, atol=0)

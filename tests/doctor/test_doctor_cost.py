@@ -29,6 +29,17 @@ def test_memory_is_counted_by_hand(task, optimizer, moments):
     assert memory == Memory(n, 4 * n, 4 * n, 4 * n * moments, 3 * 4 * 4 * 5 * 9)  # batch 4, T 5, V 9
 
 
+@pytest.mark.parametrize(
+    ("algorithm", "fast", "held"), [("mixer", True, 2**26), ("mixer", False, 135_000_000), ("e2e", True, 135_000_000)]
+)
+def test_scores_that_are_never_held_at_once_are_not_counted(task, algorithm, fast, held):
+    """The own models turn scores into losses in parts of 2^26; plain torch and E2E hold those of a whole batch."""
+    settings = {"batch_size": 3_000_000, "fast": fast}
+    made = Config.parse({"model": {"hidden": 8}, "algorithm": {"name": algorithm}, "training": settings})
+    model = build_model(made.model, Dimensions.of(task))
+    assert counted(made, task, model).logits == 3 * 4 * held  # of 3 million x T 5 x V 9
+
+
 def test_the_model_of_the_kl_term_is_counted_and_measured(task):
     settings = Config.parse({"model": {"hidden": 8}, "algorithm": {"kl": 0.1}, "training": {"batch_size": 4}})
     model = build_model(settings.model, Dimensions.of(task))

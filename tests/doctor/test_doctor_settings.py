@@ -63,9 +63,9 @@ def test_settings_that_go_together_are_left_alone():
         ),
         (
             ["training.decay=1.2", "training.lr=5e-5", "training.mixed_lr=1e-5"],
-            "problem",
-            "training.lr = 5e-05 is below training.min_lr = 0.0001: with decay above 1 the run ends after one epoch; lower "
-            "training.min_lr",
+            "warning",
+            "training.lr = 5e-05 is below training.min_lr = 0.0001: the run ends the first time that perplexity does not "
+            "improve; lower training.min_lr",
         ),
         (
             ["reward.name=rouge_l"],

@@ -194,7 +194,7 @@ def test_headline_and_details_say_what_the_table_says(trained):
     table = rows(read_grid(trained))
     assert headline(table) == "MIXER scores higher than XENT on 2 of 2 tasks."
     assert details(table, 2).replace("\N{NO-BREAK SPACE}", " ") == (
-        "toy-translation: BLEU 14.25 against 12.00 (+18.8 %); toy-summarization: BLEU 24.50 against 22.00 (+11.4 %). "
+        "toy-translation: BLEU 14.25 against 12.00 (+18.9 %); toy-summarization: BLEU 24.50 against 22.00 (+12.9 %). "
         "The difference is larger than its deviation over 2 seeds on toy-translation."
     )
     words = page(trained).words

@@ -67,6 +67,20 @@ def test_death_while_writing_leaves_the_one_before(tmp_path):
     assert epoch_of(tmp_path / "last") == 1
 
 
+def test_half_of_the_very_first_checkpoint_is_none(tmp_path):
+    (tmp_path / "last.new").mkdir()
+    (tmp_path / "last.new" / "state.json").write_text('{"epo')
+    assert not checkpoint.exists(tmp_path / "last")
+    saved(tmp_path / "last", 1)
+    assert epoch_of(tmp_path / "last") == 1
+
+
+def test_a_damaged_checkpoint_is_not_taken_for_none(tmp_path):
+    saved(tmp_path / "last", 1)
+    (tmp_path / "last/state.json").write_text('{"epo')
+    assert checkpoint.exists(tmp_path / "last")
+
+
 def test_a_missing_checkpoint_is_one_clear_line(tmp_path):
     assert not checkpoint.exists(tmp_path / "last")
     message = f"{tmp_path / 'last'}: no checkpoint that can be used: there is none"

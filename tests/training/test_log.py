@@ -1,4 +1,5 @@
 import math
+import time
 
 import pytest
 import torch
@@ -72,6 +73,20 @@ def test_many_small_numbers_are_added_exactly():
     for _ in range(100):
         means.add({"a": torch.tensor([11.0, 1.0])})
     assert means.sums[("a",)][0].item() == 1e9 + 1100
+
+
+def test_what_is_being_timed_counts_so_far():
+    """A checkpoint in the middle of an epoch has the seconds of that epoch."""
+    clock = Clock()
+    for _ in range(2):
+        with clock.time("train"):
+            time.sleep(0.01)
+            before = clock.so_far()["train"]
+            time.sleep(0.01)
+        assert clock.so_far() == clock.seconds
+        assert before < clock.seconds["train"] - 0.009
+    assert before > 0.029
+    assert 0.04 <= clock.seconds["train"] < 0.4
 
 
 def test_the_parts_of_a_clock_add_up_to_its_training():

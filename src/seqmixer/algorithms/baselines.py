@@ -18,7 +18,7 @@ class LinearBaseline(nn.Module):
         self.bias = nn.Parameter(torch.tensor(0.01))  # as released
 
     def forward(self, h: Tensor) -> Tensor:
-        return normalize(h.detach(), dim=-1) @ self.weight + self.bias  # (B, T, H) x (H,) -> (B, T)
+        return (normalize(h.detach(), dim=-1) * self.weight).sum(-1) + self.bias  # no matrix product: never in bfloat16
 
 
 class StepBaseline(nn.Module):

@@ -16,6 +16,7 @@ from seqmixer.data import Task, batch_count, batches
 from seqmixer.doctor.environment import GIB, device_memory, existing
 from seqmixer.doctor.findings import Finding, Section
 from seqmixer.evaluation import device_of, evaluate, perplexity
+from seqmixer.kernels import ROOM
 from seqmixer.memory import within_memory
 from seqmixer.training.clock import Clock
 from seqmixer.training.step import Step
@@ -34,7 +35,7 @@ class Memory:
     weights: int
     gradients: int
     optimizer: int
-    logits: int  # o, log p and the gradient of o: 3 (B, T, V)
+    logits: int  # o, log p and the gradient of o, of as many words as are held at a time
     reference: int = 0  # the model that a KL term holds to
 
     @property
@@ -75,6 +76,9 @@ def examine_cost(config: Config, task: Task, model: SequenceModel, algorithm: Al
 def counted(config: Config, task: Task, model: SequenceModel) -> Memory:
     parameters = sum(parameter.numel() for parameter in model.parameters())
     numbers = config.training.batch_size * task.length * len(task.target_vocab)
+    in_parts = type(model).log_prob is not SequenceModel.log_prob and config.training.fast
+    if in_parts and config.algorithm.name != "e2e":
+        numbers = min(numbers, ROOM)
     return Memory(
         parameters=parameters,
         weights=FLOAT * parameters,

@@ -72,7 +72,8 @@ def decay(config: Config, length: int | None) -> Iterator[Finding]:
         return
     if training.lr < training.min_lr:
         what = f"training.lr = {training.lr:g} is below training.min_lr = {training.min_lr:g}"
-        yield Finding("problem", what, "with decay above 1 the run ends after one epoch", "lower training.min_lr")
+        why = "the run ends the first time that perplexity does not improve"
+        yield Finding("warning", what, why, "lower training.min_lr")
     own = training.mixed_lr is not None  # which stays
     if algorithm.name not in SAMPLED or own or length is None or not training.min_lr:
         return

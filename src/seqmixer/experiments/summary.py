@@ -203,6 +203,6 @@ def details(table: Sequence[Row], seeds: int) -> str:
 
 
 def finding(row: Row) -> str:
-    mixer, xent = row.cells["mixer"].mean, row.cells["xent"].mean
-    change = f" ({100 * (mixer / xent - 1):+.1f}{NBSP}%)".replace("-", "−") if xent else ""
-    return f"{row.task}: {row.metric} {mixer:.2f} against {xent:.2f}{change}"
+    mixer, xent = row.cells["mixer"], row.cells["xent"]
+    change = f" ({100 * (mixer.ratio - 1):+.1f}{NBSP}%)".replace("-", "−") if mixer.ratio is not None else ""
+    return f"{row.task}: {row.metric} {mixer.mean:.2f} against {xent.mean:.2f}{change}"

@@ -7,11 +7,12 @@ rounding. `plain()` switches the second one off, to measure it and to look for m
 from seqmixer.kernels.capture import Programs, warming
 from seqmixer.kernels.drawing import draw
 from seqmixer.kernels.overlap import aside
-from seqmixer.kernels.projection import linear, linear_log_prob
+from seqmixer.kernels.projection import ROOM, linear, linear_log_prob
 from seqmixer.kernels.recurrence import Attention, recur
-from seqmixer.kernels.switch import fused, in_triton, plain
+from seqmixer.kernels.switch import fused, in_triton, multiply_in, plain
 
 __all__ = [
+    "ROOM",
     "Attention",
     "Programs",
     "aside",
@@ -20,6 +21,7 @@ __all__ = [
     "in_triton",
     "linear",
     "linear_log_prob",
+    "multiply_in",
     "plain",
     "recur",
     "warming",

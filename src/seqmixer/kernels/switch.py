@@ -29,6 +29,11 @@ def in_triton(tensor: torch.Tensor) -> bool:
     return fused() and tensor.is_cuda
 
 
+def multiply_in(precision: str) -> None:
+    """How float32 matrices are multiplied on a CUDA device from here on: all digits, or as tf32."""
+    torch.backends.cuda.matmul.allow_tf32 = precision != "float32"
+
+
 def dot_precision() -> str:
     """How Triton multiplies float32 matrices: as torch is told to."""
     return "ieee" if torch.backends.cuda.matmul.allow_tf32 is False else "tf32"

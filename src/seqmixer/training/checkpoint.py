@@ -69,16 +69,21 @@ def load(folder: Path) -> tuple[dict[str, Tensor], State]:
 def discard(folder: Path, unwanted: Callable[[State], bool]) -> None:
     """Remove the checkpoints whose state is `unwanted`."""
     for place in list(places(folder)):
-        try:
-            verify(place)
-        except RunError:
-            continue
-        if unwanted(json.loads((place / STATE).read_text())):
+        if whole(place) and unwanted(json.loads((place / STATE).read_text())):
             shutil.rmtree(place)
 
 
 def exists(folder: Path) -> bool:
-    return any(True for _ in places(folder))
+    """Whether one was ever written: of the very first, a death may have left half beside its place."""
+    return any(place != sibling(folder, "new") or whole(place) for place in places(folder))
+
+
+def whole(place: Path) -> bool:
+    try:
+        verify(place)
+    except RunError:
+        return False
+    return True
 
 
 def places(folder: Path) -> Iterator[Path]:

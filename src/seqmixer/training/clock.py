@@ -18,14 +18,21 @@ class Clock:
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
+        self.open: dict[str, float] = {}  # what is being timed, and since when
 
     @contextmanager
     def time(self, name: str) -> Iterator[None]:
-        began = time.perf_counter()
+        self.open[name] = time.perf_counter()
         try:
             yield
         finally:
-            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - began
+            self.seconds[name] = self.so_far()[name]
+            del self.open[name]
+
+    def so_far(self) -> dict[str, float]:
+        """The seconds, with those of what is being timed."""
+        now = time.perf_counter()
+        return self.seconds | {name: self.seconds.get(name, 0.0) + now - since for name, since in self.open.items()}
 
     def timed(self, name: str, function: Callable[P, Result]) -> Callable[P, Result]:
         def run(*args: P.args, **kwargs: P.kwargs) -> Result:

@@ -198,7 +198,7 @@ class Training:
         """The best model, if there is a new one, and the checkpoint `last`: all that the rest of the run depends on."""
         began = time.monotonic()
         self.save_best()
-        self.position.seconds, self.position.counts = dict(self.clock.seconds), self.means.counts.tolist()
+        self.position.seconds, self.position.counts = self.clock.so_far(), self.means.counts.tolist()
         tensors = {
             **checkpoint.prefixed("model", self.model.state_dict()),
             **checkpoint.prefixed("algorithm", self.algorithm.state_dict()),

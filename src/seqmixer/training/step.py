@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from seqmixer import ranks
 from seqmixer.algorithms import Algorithm
 from seqmixer.config import TrainingConfig
-from seqmixer.kernels import Programs, plain
+from seqmixer.kernels import Programs, multiply_in, plain
 from seqmixer.training.clock import Clock
 from seqmixer.training.means import Means
 from seqmixer.types import Batch, Loss, SequenceModel, tally
@@ -37,7 +37,7 @@ class Step:
         self.programs = Programs(report)
         if ranks.many() and settings.fast and self.device.type == "cuda":
             report("not captured as one program, which is slower: in every step the processes wait for one another")
-        torch.backends.cuda.matmul.allow_tf32 = settings.precision != "float32"
+        multiply_in(settings.precision)
         self.optimizer = self.fresh(settings.lr)
         own = [parameter for parameter in algorithm.parameters() if parameter.requires_grad]
         self.own_optimizer = self.adam(own, settings.baseline_lr) if own else None
