@@ -1,6 +1,7 @@
 """Every reward and metric that a config can name, from the config to a number."""
 
 import json
+import re
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from seqmixer.rewards import METRICS
 from seqmixer.runs import train
 from seqmixer.types import EOS, PAD, Rollout
 
-NAMES = [*METRICS, "cider", "chrf"]
+NAMES = [*METRICS, "cider", "chrf", "chrf++"]
 
 
 def config(folder, reward="bleu", metric="bleu", unit="words", targets=("the cat sat", "a dog ran off", "the dog sat")):
@@ -93,22 +94,22 @@ def test_the_end_of_a_sentence_counts_where_it_is_asked_for(tmp_path):
     assert build_reward(asked, task)(rollout).item() == pytest.approx(1 / len(first))
 
 
-@pytest.mark.parametrize("name", ["chrf", "cider", "os:getpid"])
+@pytest.mark.parametrize("name", ["chrf", "chrf++", "cider", "os:getpid"])
 def test_the_end_of_a_sentence_is_refused_to_rewards_that_do_not_count_words(name, tmp_path):
     settings = config(tmp_path / "data", reward=name)
     asked = settings.model_copy(update={"reward": RewardConfig(name=name, eos=True)})
-    with pytest.raises(
-        ConfigError, match=rf"reward.eos = true is for rewards that count words \(bleu, .*, not for '{name}'"
-    ):
+    refused = rf"reward.eos = true is for rewards that count words \(bleu, .*, not for '{re.escape(name)}'"
+    with pytest.raises(ConfigError, match=refused):
         build_reward(asked, build_task(settings.data))
 
 
-def test_cider_of_merged_words_is_refused(tmp_path):
-    settings = config(tmp_path / "data", reward="cider", targets=("un@@ able cats", "able cats sat"))
+@pytest.mark.parametrize("name", ["cider", "chrf++"])
+def test_what_counts_words_is_refused_where_they_are_merged(name, tmp_path):
+    settings = config(tmp_path / "data", reward=name, targets=("un@@ able cats", "able cats sat"))
     with pytest.raises(ConfigError) as error:
         build_reward(settings, build_task(settings.data))
     assert str(error.value) == (
-        "cider counts the words of the vocabulary, which are pieces; set evaluation.unit = 'pieces'"
+        f"{name} counts the words of the vocabulary, which are pieces; set evaluation.unit = 'pieces'"
     )
 
 
@@ -117,7 +118,7 @@ def test_an_unknown_metric_names_the_nearest_and_no_python_function(tmp_path):
     with pytest.raises(ConfigError) as error:
         build_metric(settings, build_task(settings.data))
     assert str(error.value) == (
-        "unknown evaluation.metric 'roug_l'. Did you mean 'rouge_l'? Known: bleu, bleu_best, bleu_mean, chrf, cider, edit, exact, length, "
+        "unknown evaluation.metric 'roug_l'. Did you mean 'rouge_l'? Known: bleu, bleu_best, bleu_mean, chrf, chrf++, cider, edit, exact, length, "
         "rouge1, rouge1_f, rouge2, rouge2_f, rouge_l."
     )
 

@@ -137,7 +137,7 @@ def test_a_function_of_strings_is_a_reward(run, config):
         (["reward.name=own:raising"], r"reward '.*raising' raised ValueError for sequence \d+, '.*': no idea \(.*own.py:\d+\)"),
         (["reward.name=own:overlop"], r"reward 'own:overlop': module 'own' has no 'overlop'. Did you mean 'overlap'\?"),
         (["reward.name=blue"], r"unknown reward 'blue'. Did you mean 'bleu'\? Known: bleu, bleu_best, bleu_mean, .*, rouge_l\."),
-        (["model.hidden=10000000000000"], r"the memory does not hold this \(\d+ bytes were asked for\); take a smaller model .*"),
+        (["model.hidden=1000000"], r"the memory does not hold this \(\d+ bytes were asked for\); take a smaller model .*"),
         (["training.start=nowhere"], r"training.start = 'nowhere': no model there; name the folder of a run"),
     ],
 )  # fmt: skip
@@ -181,7 +181,7 @@ def test_wrong_use_of_a_run(run, config, arguments, message):
 
 
 def test_a_run_that_the_memory_did_not_hold_leaves_its_name_free(run, config):
-    assert run("train", config.name, *TINY, "--set", "model.hidden=10000000000000")[0] == 2
+    assert run("train", config.name, *TINY, "--set", "model.hidden=1000000")[0] == 2
     assert run("train", config.name, *TINY, "--set", "training.epochs=1")[0] == 0
 
 

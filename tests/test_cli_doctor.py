@@ -104,7 +104,7 @@ def test_the_start_of_a_run_is_the_model_that_is_examined(run, config):
             "note     cost: time, memory and pre-flight not measured: the data must be mended first",
         ),
         (
-            ["model.hidden=10000000000000"],
+            ["model.hidden=1000000"],
             "problem  model: the memory does not hold this ({first}shorter sentences (data.length) or a smaller beam",
         ),
         (

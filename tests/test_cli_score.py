@@ -76,7 +76,7 @@ def test_the_paper_protocol_on_packed_files(score):
          "unknown protocol 'papers'. Did you mean 'paper'? Known: paper, standard."),
         (["hyp", "none", "--metric", "chrff"],
          "unknown metric of the standard protocol 'chrff'. Did you mean 'chrf'? "
-         "Known: bleu, chrf, cider, rouge1, rouge1_f, rouge2, rouge2_f, rouge_l, ter."),
+         "Known: bleu, chrf, chrf++, cider, rouge1, rouge1_f, rouge2, rouge2_f, rouge_l, ter."),
         (["hyp", "ref", "--tokenize", "13b"], "unknown tokenize '13b'. Did you mean '13a'? Known: 13a, none."),
     ],
 )  # fmt: skip

@@ -93,7 +93,7 @@ MODEL = (
          "data.seed = 9223372036854775808: Input should be less than or equal to 9223372036854775807"),
         ("[data]\nlength = 100000000000", [], "data.length = 100000000000: Input should be less than or equal to 10000"),
         ("[training]\nthreads = 100000", [], "training.threads = 100000: Input should be less than or equal to 1024"),
-        ("[model]\nhidden = 100000000000000000000", [], "model.hidden = 100000000000000000000: Input should be less than or equal to 65536"),
+        ("[model]\nhidden = 100000000000000000000", [], "model.hidden = 100000000000000000000: Input should be less than or equal to 1000000"),
         ("", ["algorithm.xent_epochs=1000000000"], "algorithm.xent_epochs = 1000000000: Input should be less than or equal to 100000"),
         ("[training]\nlr = inf", [], "training.lr = inf: Input should be a finite number"),
         ("", ["algorithm.kl=nan"], "algorithm.kl = nan: Input should be a finite number"),

@@ -61,7 +61,9 @@ def test_sentences_may_have_different_numbers_of_references(metric):
 def test_chrf_and_ter_are_sacrebleus():
     hypotheses, references = corpus(20, 2, longest=12)
     streams, version = list(zip(*references, strict=True)), sacrebleu.__version__
-    chrf, ter = standard(hypotheses, references, ["chrf", "ter"])
+    chrf, plus, ter = standard(hypotheses, references, ["chrf", "chrf++", "ter"])
+    assert plus.value == pytest.approx(sacrebleu.corpus_chrf(hypotheses, streams, word_order=2).score, abs=1e-9)
+    assert "|nc:6|nw:2|" in plus.signature
     assert chrf.value == pytest.approx(sacrebleu.corpus_chrf(hypotheses, streams).score, abs=1e-9)
     assert chrf.signature == f"standard|chrf|n:20|nrefs:2|case:mixed|eff:yes|nc:6|nw:0|space:no|version:{version}"
     assert ter.value == pytest.approx(sacrebleu.corpus_ter(hypotheses, streams).score, abs=1e-9)
@@ -163,7 +165,7 @@ def test_a_bin_is_kept_from_800_words_on_with_one_end_of_sentence_each():
     [
         (lambda: standard(["a"], [["a"]], ["bleau"]),
          "unknown metric of the standard protocol 'bleau'. Did you mean 'bleu'? "
-         "Known: bleu, chrf, cider, rouge1, rouge1_f, rouge2, rouge2_f, rouge_l, ter."),
+         "Known: bleu, chrf, chrf++, cider, rouge1, rouge1_f, rouge2, rouge2_f, rouge_l, ter."),
         (lambda: standard(["a"], [["a"]], ["bleu"], tokenize="13"),
          "unknown tokenize '13'. Did you mean '13a'? Known: 13a, none."),
         (lambda: paper(["a"], [["a"]], ["a"], ["chrf"]),

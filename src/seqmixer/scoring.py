@@ -43,7 +43,7 @@ References = Sequence[Sequence[str]]  # all references of each sentence, as many
 
 ROUGES = {metric.name: metric for metric in (ROUGE1, ROUGE1_F, ROUGE2, ROUGE2_F, ROUGE_L)}
 PAPER = {metric.name: metric for metric in (BLEU, ROUGE2)}
-METRICS = {"standard": ("bleu", "chrf", "ter", "cider", *ROUGES), "paper": tuple(PAPER)}
+METRICS = {"standard": ("bleu", "chrf", "chrf++", "ter", "cider", *ROUGES), "paper": tuple(PAPER)}
 TOKENIZE = ("none", "13a")  # words are what spaces separate; or as mteval-v13a splits raw text
 
 LENGTH = 25  # T of the paper's translation; 15 in its other tasks
@@ -185,8 +185,8 @@ def _sacrebleu(name: str, tokenize: str, streams: Any) -> SacreBLEU | CHRF | TER
     match name:
         case "bleu":
             return SacreBLEU(tokenize=tokenize, force=tokenize == "none", references=streams)  # force: no advice
-        case "chrf":
-            return CHRF(references=streams)
+        case "chrf" | "chrf++":
+            return CHRF(word_order=2 if name == "chrf++" else 0, references=streams)
         case _:
             return TER(references=streams)
 

@@ -16,6 +16,7 @@ from seqmixer.rewards import (
     as_reward,
     best_sentence_bleu,
     chrf_metric,
+    chrf_plus_plus_metric,
     cider_d,
     cider_metric,
     detect,
@@ -32,7 +33,7 @@ from seqmixer.rewards import (
 )
 from seqmixer.types import Reward
 
-NAMES = [*METRICS, "cider", "chrf"]  # of metrics; each is a reward, too
+NAMES = [*METRICS, "cider", "chrf", "chrf++"]  # of metrics; each is a reward, too
 RELEASED = {"bleu": sentence_bleu, "bleu_best": best_sentence_bleu, "rouge2": rouge2_recall}  # rules of their own
 
 
@@ -80,6 +81,9 @@ def named_metric(name: str, config: Config, task: Task, folder: Path | None) -> 
             return cider_metric(document_frequencies(task, merges, folder))
         case "chrf":
             return chrf_metric(merges.characters if merges else CharacterTable.build(task.target_vocab.words))
+        case "chrf++":
+            require_words(name, merges)
+            return chrf_plus_plus_metric(CharacterTable.build(task.target_vocab.words))
         case other if other in METRICS:
             return metric_on_whole_words(METRICS[other], merges) if merges else METRICS[other]
         case other:
@@ -92,10 +96,16 @@ def pieces(config: Config, task: Task) -> Merges | None:
     return Merges.of(task.target_vocab.words, style) if style else None
 
 
+def require_words(name: str, merges: Merges | None) -> None:
+    if merges:
+        raise ConfigError(
+            f"{name} counts the words of the vocabulary, which are pieces; set evaluation.unit = 'pieces'"
+        )
+
+
 def document_frequencies(task: Task, merges: Merges | None, folder: Path | None) -> DocumentFrequencies:
     """CIDEr-D's, of the training references; kept in the run folder if there is one."""
-    if merges:
-        raise ConfigError("cider counts the words of the vocabulary, which are pieces; set evaluation.unit = 'pieces'")
+    require_words("cider", merges)
     if folder is None:
         return DocumentFrequencies.build(task.train.references)
     return DocumentFrequencies.cached(folder / "cider.safetensors", task.train.references)

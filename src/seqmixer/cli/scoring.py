@@ -20,8 +20,8 @@ def score(
     metric: Annotated[
         list[str] | None,
         typer.Option(
-            help="bleu, chrf, ter (lower is better, slow), cider, rouge1, rouge2 (recall), rouge1_f, rouge2_f, rouge_l "
-            "(F1); paper: bleu, rouge2. May be repeated. Default: bleu and chrf; paper: bleu."
+            help="bleu, chrf, chrf++, ter (lower is better, slow), cider, rouge1, rouge2 (recall), rouge1_f, rouge2_f, "
+            "rouge_l (F1); paper: bleu, rouge2. May be repeated. Default: bleu and chrf; paper: bleu."
         ),
     ] = None,
     length: Annotated[int, typer.Option(min=1, help="paper: T, the words after which sentences are cut.")] = 25,

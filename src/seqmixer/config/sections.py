@@ -97,7 +97,7 @@ class ModelConfig(Section):
     """Hugging Face: compute layers again in the backward pass, which needs less memory and more time."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Hugging Face: what is computed in; weights and updates stay in float32."""
-    hidden: int = Field(256, ge=1, le=65_536)
+    hidden: int = Field(256, ge=1, le=1_000_000)
     """H, the size of the hidden state and of every embedding."""
     layers: int = Field(1, ge=1, le=1000)
     """Recurrent layers, the context enters the first; or layers of the Transformer's decoder, and of its encoder."""
@@ -177,8 +177,8 @@ class AlgorithmConfig(Section):
 
 class RewardConfig(Section):
     name: str = "bleu"
-    """bleu and rouge2 as in the released code; bleu_best bleu_mean rouge1 rouge1_f rouge2_f rouge_l chrf cider edit
-    exact length; the path of a Python function, 'module:function'; or a sum, '0.5*bleu + 0.5*rouge_l'."""
+    """bleu and rouge2 as in the released code; bleu_best bleu_mean rouge1 rouge1_f rouge2_f rouge_l chrf chrf++ cider
+    edit exact length; the path of a Python function, 'module:function'; or a sum, '0.5*bleu + 0.5*rouge_l'."""
     eos: bool = False
     """Count the end of a sentence as a word, so that a model is paid for ending where the references do; not for chrf,
     cider and Python functions."""
@@ -239,7 +239,7 @@ class TrainingConfig(Section):
 class EvaluationConfig(Section):
     metric: str = "bleu"
     """What picks the best model and is reported: bleu bleu_best bleu_mean rouge1 rouge1_f rouge2 rouge2_f rouge_l chrf
-    cider edit exact length."""
+    chrf++ cider edit exact length."""
     unit: Literal["words", "pieces"] = "words"
     """What rewards and scores count. Where the vocabulary marks pieces of words (BPE's @@, sentencepiece's ▁,
     byte-level BPE's Ġ), they are merged into words first, or counted as they are."""

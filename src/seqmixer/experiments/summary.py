@@ -23,6 +23,7 @@ METRICS = {
     "bleu": "BLEU",
     "bleu_best": "BLEU, best of the references",
     "chrf": "chrF",
+    "chrf++": "chrF++",
     "cider": "CIDEr-D",
     "rouge1_f": "ROUGE-1 F1",
     "rouge2": "ROUGE-2",

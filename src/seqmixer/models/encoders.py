@@ -18,13 +18,13 @@ class Encoder(nn.Module, ABC):
     def forward(self, source: Tensor) -> Context:
         """Encode once per sentence. The first tensor of the context tells the batch size and the type of a state."""
 
-    @abstractmethod
     def attend(self, query: Tensor, context: Context) -> Tensor | None:
         """c_t for one step; None where no context is attended to.  (B, H) -> (B, H)"""
+        return None
 
-    @abstractmethod
     def first_word(self, context: Context) -> Tensor | None:
         """What is fed before the first word; None where nothing is.  -> (B, H)"""
+        return None
 
 
 class AttentiveEncoder(Encoder):
@@ -62,9 +62,6 @@ class AttentiveEncoder(Encoder):
         alpha = scores.masked_fill(~real, -torch.inf).softmax(-1)  # (B, N)
         return (alpha.unsqueeze(1) @ values).squeeze(1)  # (B, 1, N) x (B, N, H) -> (B, H)
 
-    def first_word(self, context: Context) -> None:
-        return None
-
 
 class ImageEncoder(Encoder):
     """Image features "provided to the generative model as the first word in the sequence" (Sec. 4.3)."""
@@ -75,9 +72,6 @@ class ImageEncoder(Encoder):
 
     def forward(self, source: Tensor) -> Context:
         return (self.project(source),)  # ((B, D) -> (B, H),)
-
-    def attend(self, query: Tensor, context: Context) -> None:
-        return None
 
     def first_word(self, context: Context) -> Tensor:
         return context[0]
@@ -94,9 +88,3 @@ class NoEncoder(Encoder):
 
     def forward(self, source: Tensor) -> Context:
         return (self.zero.expand(len(source), 1),)
-
-    def attend(self, query: Tensor, context: Context) -> None:
-        return None
-
-    def first_word(self, context: Context) -> None:
-        return None

@@ -17,9 +17,8 @@ from seqmixer.experiments.sweep.search import Claim, Search, claim, load_study, 
 from seqmixer.experiments.sweep.space import Values, changed
 from seqmixer.memory import within_memory
 from seqmixer.runs import train
-from seqmixer.training import Progress, epochs, read_log
+from seqmixer.training import Progress, Silent, epochs, read_log
 from seqmixer.training.log import Event
-from seqmixer.training.means import Means
 
 if TYPE_CHECKING:  # an extra: loaded by the functions that need it
     from optuna import Trial
@@ -111,18 +110,12 @@ def validation_score(config: Config, folder: Path, progress: Progress) -> float:
     return float(json.loads((run.folder / "scores.json").read_text())["valid"])
 
 
-class Watch:
+class Watch(Silent):
     """Tells a search how a trial does after each epoch, and stops one that does badly."""
 
     def __init__(self, trial: "Trial", reported: dict[int, float]) -> None:
         self.trial = trial
         self.reported = reported  # best validation score so far, by epoch; also those before a stop
-
-    def note(self, line: str) -> None: ...
-
-    def epoch(self, epoch: int, epochs: int, stage: str, batch: int, total: int) -> None: ...
-
-    def batch(self, means: Means) -> None: ...
 
     def closed(self, event: Event) -> None:
         from optuna import TrialPruned
@@ -134,8 +127,6 @@ class Watch:
             self.trial.report(self.reported[epoch], epoch)
         if self.trial.should_prune():
             raise TrialPruned
-
-    def stop(self) -> None: ...
 
 
 def over(search: Search) -> int:
