@@ -1,5 +1,8 @@
 import gzip
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import sacrebleu
@@ -72,6 +75,10 @@ def test_the_paper_protocol_on_packed_files(score):
          "use the standard protocol"),
         (["hyp", "ref", "--protocol", "paper", "--source", "hyp", "--tokenize", "13a"],
          "the paper protocol takes words as they are; leave out --tokenize 13a"),
+        (["hyp", "ref", "--length", "5"],
+         "--length 5 needs --protocol paper; the standard protocol scores whole sentences"),
+        (["hyp", "ref", "--source", "hyp"],
+         "--source hyp needs --protocol paper; the standard protocol scores whole sentences"),
         (["hyp", "ref", "--protocol", "papers"],
          "unknown protocol 'papers'. Did you mean 'paper'? Known: paper, standard."),
         (["hyp", "none", "--metric", "chrff"],
@@ -88,3 +95,12 @@ def test_the_command_explains_itself(score):
     code, out, _ = score("--help")
     assert code == 0
     assert "seqmixer score test.out test.en --protocol paper --source test.de" in " ".join(out.split())
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")
+def test_output_that_cannot_be_written_is_one_line(files):
+    command = [sys.executable, "-m", "seqmixer", "score", "hyp", "ref"]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    line = "seqmixer: the output cannot be read or written: No space left on device"
+    assert (done.returncode, done.stderr.splitlines()[:1]) == (2, [line])

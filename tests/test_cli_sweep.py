@@ -9,6 +9,7 @@ import tomllib
 
 import pytest
 
+from seqmixer.experiments.grid import read_once
 from seqmixer.training import epochs, read_log
 
 CONFIG = """
@@ -182,3 +183,37 @@ def test_the_help_teaches_how_a_space_is_written(run):
     assert code == 0
     assert '"training.lr" = { low = 1e-4, high = 1e-2, log = true }' in out
     assert "seqmixer sweep configs/toy/translation.toml --search rates.toml --trials 30 --prune-after 6" in out
+
+
+def test_a_search_goes_on_with_the_data_it_began_with(run, folder):
+    options = ("sweep", "tiny.toml", "--search", "space.toml", "--trials", "1")
+    assert run(*options)[0] == 0
+    lines = (folder / "text.tgt").read_text().splitlines()
+    (folder / "text.tgt").write_text("\n".join(reversed(lines)) + "\n")
+    read_once.cache_clear()  # as in another process
+    code, _, err = run(*options)
+    assert code == 2
+    assert "holds a search with the fingerprint of test = " in err
+
+
+def test_half_a_line_of_the_journal_is_cut_off_and_a_damaged_search_is_named(run, folder):
+    options = ("sweep", "tiny.toml", "--search", "space.toml", "--out", "sw")
+    assert run(*options, "--trials", "1")[0] == 0
+    with (folder / "sw/journal.log").open("a") as journal:
+        journal.write('{"op_code": 4, "wor')
+    code, out, _ = run(*options, "--trials", "2", "--json")
+    assert code == 0
+    assert len(json.loads(out)["trials"]) == 2
+    (folder / "sw/search.json").write_text("x")
+    assert run(*options, "--trials", "2")[::2] == (
+        2, "seqmixer: sw/search.json is damaged; put it back, or choose another --out\n"
+    )  # fmt: skip
+
+
+def test_a_range_of_any_size_is_searched_and_a_grid_of_any_size_is_refused(run, folder):
+    (folder / "space.toml").write_text('"seed" = {low = 1, high = 1000000000000000000, step = 1}')
+    options = ("sweep", "tiny.toml", "--search", "space.toml")
+    assert run(*options, "--method", "random", "--trials", "1")[0] == 0
+    code, _, err = run(*options, "--method", "grid", "--out", "grid")
+    assert code == 2
+    assert "seed: a grid of 1000000000000000000 values; allowed are 100,000" in err

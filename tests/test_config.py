@@ -94,6 +94,12 @@ MODEL = (
         ("[data]\nlength = 100000000000", [], "data.length = 100000000000: Input should be less than or equal to 10000"),
         ("[training]\nthreads = 100000", [], "training.threads = 100000: Input should be less than or equal to 1024"),
         ("[model]\nhidden = 100000000000000000000", [], "model.hidden = 100000000000000000000: Input should be less than or equal to 1000000"),
+        ("[training]\nkeep = 100000000000", [], "training.keep = 100000000000: Input should be less than or equal to 1000"),
+        ("[reward]\nseconds = 1e300", [], "reward.seconds = 1e+300: Input should be less than or equal to 1000000"),
+        ('name = "a\\u0000b"', [], "name = 'a\\x00b' has characters that are no text; leave them out"),
+        ('[data]\ntask = "text"\ntrain = ["a\\u0000", "b"]\nvalid = ["a", "b"]\ntest = ["a", "b"]', [],
+         "data.train = 'a\\x00' has characters that are no text; leave them out"),
+        ("", ["name=\udcff"], "name = '\\udcff' has characters that are no text; leave them out"),
         ("", ["algorithm.xent_epochs=1000000000"], "algorithm.xent_epochs = 1000000000: Input should be less than or equal to 100000"),
         ("[training]\nlr = inf", [], "training.lr = inf: Input should be a finite number"),
         ("", ["algorithm.kl=nan"], "algorithm.kl = nan: Input should be a finite number"),
@@ -144,3 +150,8 @@ def test_an_override_of_the_wrong_form(tmp_path, override, message):
     with pytest.raises(ConfigError) as error:
         load(tmp_path, "name = 'x'", override)
     assert str(error.value) == message
+
+
+def test_a_config_may_begin_with_a_byte_order_mark(tmp_path):
+    (tmp_path / "mine.toml").write_bytes(b"\xef\xbb\xbfname = 'mine'\n")
+    assert Config.load(tmp_path / "mine.toml").name == "mine"

@@ -109,6 +109,43 @@ def test_a_run_under_way_needs_no_more_of_the_run_it_started_from(tmp_path):
     assert train(config(tmp_path, **changed, training__epochs=3), tmp_path).evaluate()
 
 
+def test_a_run_may_name_its_start_in_other_words_but_not_another_start(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("run", "other"):
+        train(config(tmp_path, name=name), tmp_path)
+    train(config(tmp_path, name="next", training__start="run"), tmp_path)
+    for same in ("./run/", str(tmp_path / "run")):
+        train(config(tmp_path, name="next", training__start=same), tmp_path)
+    with pytest.raises(RunError, match=r"next holds a run with training.start = '.*/run', not '.*/other'; choose"):
+        train(config(tmp_path, name="next", training__start="other"), tmp_path)
+
+
+def test_a_run_goes_on_where_its_data_was_moved(tmp_path):
+    before = train(config(tmp_path), tmp_path).evaluate()
+    shutil.move(tmp_path / "data", tmp_path / "moved")
+    run = train(config(tmp_path, data__folder=str(tmp_path / "moved")), tmp_path)
+    assert run.evaluate().score == before.score
+
+
+def test_a_run_without_its_checkpoint_is_not_begun_again(tmp_path):
+    train(config(tmp_path), tmp_path)
+    best = (tmp_path / "run/best/tensors.safetensors").read_bytes()
+    for path in tmp_path.glob("run/last*"):
+        shutil.rmtree(path)
+    message = f"{tmp_path / 'run'} has a log of 2 epochs, but no checkpoint (last) to go on from; put that back, or"
+    with pytest.raises(RunError, match=f"^{re.escape(message)}"):
+        train(config(tmp_path), tmp_path)
+    assert (tmp_path / "run/best/tensors.safetensors").read_bytes() == best
+
+
+def test_fewer_epochs_than_a_run_has_are_refused(tmp_path):
+    train(config(tmp_path), tmp_path)
+    message = f"{tmp_path / 'run'} has 2 epochs behind it, and 1 are asked for; ask for 2 or more, or choose another"
+    with pytest.raises(RunError, match=f"^{re.escape(message)}"):
+        train(config(tmp_path, training__epochs=1), tmp_path)
+    assert load(tmp_path / "run").config.training.epochs == 2
+
+
 def test_a_run_keeps_its_length_when_the_training_files_grow(tmp_path):
     for name in ("train", "valid", "test"):
         (tmp_path / "data").mkdir(exist_ok=True)

@@ -29,6 +29,7 @@ SPLITS = ("train", "valid", "test")
 FILES = ("task.json", "source.vocab", "target.vocab")
 EDITABLE = {"data": {"folder"}, "model": set[str](), "evaluation": {"batch_size"}}  # by hand, after training
 MAY_CHANGE = {  # between resumes
+    "data.folder",  # what is read there is held to the fingerprints
     "evaluation.batch_size",
     *(f"reward.{name}" for name in ("workers", "seconds")),
     *(f"training.{name}" for name in ("bad_numbers", "device", "epochs", "keep", "samples", "save_minutes", "threads")),
@@ -158,6 +159,9 @@ def require_same_config(folder: Path, config: Config) -> None:
     before = dict(flat(began.model_dump()))
     now = dict(flat(config.model_dump()))
     changed = [name for name in now if now[name] != before.get(name) and name not in MAY_CHANGE]
+    start = before.get("training.start")
+    if "training.start" in changed and start and not Path(start).exists():
+        changed.remove("training.start")  # moved; the run has taken from it what it needs
     if changed:
         name = changed[0]
         raise RunError(
@@ -178,4 +182,4 @@ def require_same_data(folder: Path, splits: Mapping[str, Split]) -> None:
 
 def changed_splits(folder: Path, splits: Mapping[str, Split]) -> list[str]:
     _, before = read_task(folder)
-    return [name for name, split in splits.items() if before[name] != split.fingerprint()]
+    return [name for name, split in splits.items() if before[name] != split.fingerprint]

@@ -38,7 +38,8 @@ from seqmixer.identity import (
 )
 from seqmixer.kernels import multiply_in
 from seqmixer.schedules import stages
-from seqmixer.training import Progress, Silent, Training, checkpoint, device
+from seqmixer.training import Progress, Silent, Training, checkpoint, device, read_log
+from seqmixer.training import epochs as epochs_of
 from seqmixer.types import Reward, SequenceModel
 
 
@@ -95,6 +96,8 @@ def train_alone(config: Config, folder: Path, progress: Progress, task: Task | N
     dimensions = Dimensions.of(task)
     torch.manual_seed(config.seed)
     goes_on = folder if checkpoint.exists(folder / "last") else None
+    epochs = config.training.epochs or len(forced_words(config.algorithm, task.length))
+    require_room_for(epochs, folder, goes_on is not None)
     model = build_model(config.model, dimensions, goes_on)
     if config.training.start is not None and not goes_on:
         start_from(model, task, Path(config.training.start))
@@ -102,7 +105,6 @@ def train_alone(config: Config, folder: Path, progress: Progress, task: Task | N
     with ranks.first_ahead():  # what they count beforehand is kept in the folder
         reward, metric = build_reward(config, task, folder), build_metric(config, task, folder)
     algorithm = build_algorithm(config.algorithm, reward, model.features, task.length)
-    epochs = config.training.epochs or len(forced_words(config.algorithm, task.length))
     if config.model.path:
         pretrained.require_positions(pretrained.place(config.model, goes_on), task)
     if algorithm.reward is not None:
@@ -131,6 +133,21 @@ def train_alone(config: Config, folder: Path, progress: Progress, task: Task | N
     if config.model.path and ranks.first():
         pretrained.export(config.model, folder)
     return run
+
+
+def require_room_for(planned: int, folder: Path, goes_on: bool) -> None:
+    """Refuse to lose epochs that a run folder has behind it."""
+    done = len(epochs_of(read_log(folder)))
+    if done > 1 and not goes_on:  # a death in the first save may leave one
+        raise RunError(
+            f"{folder} has a log of {done} epochs, but no checkpoint (last) to go on from; put that back, or choose "
+            "another name (--set name=...)"
+        )
+    if done > planned:
+        raise RunError(
+            f"{folder} has {done} epochs behind it, and {planned} are asked for; ask for {done} or more, or choose "
+            "another name (--set name=...)"
+        )
 
 
 def task_of(config: Config, folder: Path | None = None) -> Task:
@@ -163,13 +180,18 @@ def load(folder: Path) -> Run:
 
 
 def located(config: Config) -> Config:
-    """The config with its folders in full, so that the run can be opened from anywhere."""
+    """The config with its folders in full, so that the run can be opened, and goes on, from anywhere."""
     folder = "." if config.data.task in TOYS else str(Path(config.data.folder).resolve())
     path = config.model.path
     if path and Path(path).is_dir():
         path = str(Path(path).resolve())
-    data, model = config.data.model_copy(update={"folder": folder}), config.model.model_copy(update={"path": path})
-    return config.model_copy(update={"data": data, "model": model})
+    start = config.training.start
+    changes = {
+        "data": config.data.model_copy(update={"folder": folder}),
+        "model": config.model.model_copy(update={"path": path}),
+        "training": config.training.model_copy(update={"start": start and str(Path(start).resolve())}),
+    }
+    return config.model_copy(update=changes)
 
 
 def read_dimensions(folder: Path) -> Dimensions:
@@ -192,7 +214,7 @@ def saved_vocabs(folder: Path) -> Vocabs | None:
 def write_identity(folder: Path, config: Config, task: Task, dimensions: Dimensions) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     checkpoint.write_whole(folder / "config.toml", config.toml())
-    fingerprints = {name: split.fingerprint() for name, split in task.splits.items()}
+    fingerprints = {name: split.fingerprint for name, split in task.splits.items()}
     description = {"dimensions": asdict(dimensions), "fingerprints": fingerprints}
     checkpoint.write_whole(folder / "task.json", json.dumps(description, indent=1))
     if not config.model.path:  # else the tokenizer has them

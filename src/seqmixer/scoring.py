@@ -140,13 +140,18 @@ def score_files(
     metrics: Sequence[str] | None = None,
     tokenize: str = "none",
     source: Path | None = None,
-    length: int = LENGTH,
+    length: int | None = None,
 ) -> list[Score]:
     """Score lines of text, plain or .gz, with one or more files of references. Metrics None: those the protocol has."""
     if protocol not in METRICS:
         raise unknown("protocol", protocol, METRICS)
     _require(protocol, metrics or ())  # before long files are read
     if protocol == "standard":
+        for option, value in (("--source", source), ("--length", length)):
+            if value is not None:
+                raise ConfigError(
+                    f"{option} {value} needs --protocol paper; the standard protocol scores whole sentences"
+                )
         written, *wanted = _aligned([hypotheses, *references])
         return standard(written, list(zip(*wanted, strict=True)), metrics or ("bleu", "chrf"), tokenize)
     if source is None:
@@ -154,7 +159,7 @@ def score_files(
     if tokenize != "none":
         raise ConfigError(f"the paper protocol takes words as they are; leave out --tokenize {tokenize}")
     given, written, *wanted = _aligned([source, hypotheses, *references])
-    return paper(written, list(zip(*wanted, strict=True)), given, metrics or ("bleu",), length)
+    return paper(written, list(zip(*wanted, strict=True)), given, metrics or ("bleu",), length or LENGTH)
 
 
 def _aligned(paths: Sequence[Path]) -> list[list[str]]:

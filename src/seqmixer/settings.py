@@ -53,6 +53,14 @@ def comment(text: str) -> list[str]:
     return textwrap.wrap(text, WIDTH, initial_indent="# ", subsequent_indent="# ", break_on_hyphens=False)
 
 
+def require_text(values: dict[str, Any], where: str) -> None:
+    """Refuse what no file and no terminal can be told: a null character, and bytes that were no text."""
+    for name, value in flat(values):
+        for text in value if isinstance(value, (list, tuple)) else [value]:
+            if isinstance(text, str) and any(letter == "\0" or "\ud800" <= letter <= "\udfff" for letter in text):
+                raise ConfigError(f"{where}: {name} = {text!r} has characters that are no text; leave them out")
+
+
 def assign(values: dict[str, Any], override: str) -> None:
     """Set `a.b=c` in nested dicts. c is read as TOML, or else as a string."""
     name, equals, text = override.partition("=")

@@ -162,9 +162,10 @@ def test_features_of_another_type_are_refused(tmp_path):
         read_features(tmp_path / "f.npy")
 
 
-def test_features_that_are_not_a_table_are_refused(tmp_path):
-    np.save(tmp_path / "f.npy", np.ones((2, 3, 4)))
-    with refuses(f"{tmp_path}/f.npy: features of shape (2, 3, 4); they are 2-D, one row an image"):
+@pytest.mark.parametrize("shape", [(2, 3, 4), (2,), (2, 0)])
+def test_features_that_are_not_a_table_are_refused(tmp_path, shape):
+    np.save(tmp_path / "f.npy", np.ones(shape))
+    with refuses(f"{tmp_path}/f.npy: features of shape {shape}; they are 2-D, one row an image"):
         read_features(tmp_path / "f.npy")
 
 

@@ -13,10 +13,13 @@ from seqmixer.errors import RunError
 from seqmixer.experiments.demo import table, toy_recipes
 from seqmixer.experiments.grid import (
     METHODS,
+    Job,
     Method,
     Recipe,
     base_job,
+    count_seconds,
     method_jobs,
+    read_once,
     run_grid,
     run_job,
     scratch_jobs,
@@ -208,3 +211,36 @@ def test_a_run_of_another_version_or_another_config_is_refused(done, tmp_path):
     message = f"{run} was made by seqmixer 0.0.1, this is {__version__}: their scores may not compare; choose another --out, or delete the folder"
     with pytest.raises(RunError, match=f"^{re.escape(message)}$"):
         run_job(done, tmp_path)
+
+
+@pytest.mark.parametrize("text", ["{", "{}", "[]", ""])
+def test_a_damaged_result_is_found_out_again(done, tmp_path, text):
+    path = tmp_path / done.config.name / "result.json"
+    before = json.loads(path.read_text())
+    path.write_text(text)
+    result = run_job(done, tmp_path)
+    assert (result["score"], json.loads(path.read_text())["score"]) == (before["score"], before["score"])
+
+
+@pytest.mark.parametrize("text", ["", "a while"])
+def test_damaged_seconds_begin_anew(tmp_path, text):
+    (tmp_path / "seconds").write_text(text)
+    assert count_seconds(tmp_path, 2.0) == 2.0
+    assert count_seconds(tmp_path, 3.0) == 5.0
+
+
+def test_a_done_run_of_other_data_is_no_part_of_the_table(tmp_path):
+    for name, line in (("a", "a b"), ("b", "A B")):
+        (tmp_path / name).write_text(f"{line}\n" * 8)
+    values = {split: ["a", "b"] for split in ("train", "valid", "test")}
+    data = {"task": "text", "folder": str(tmp_path), "length": 4, **values}
+    training = {"epochs": 1, "batch_size": 4}
+    config = Config.parse({"name": "t/base", "data": data, "algorithm": {"name": "xent"}, "training": training})
+    job = Job("t", "base", 1, config)
+    run_job(job, tmp_path)
+    (tmp_path / "b").write_text("B A\n" * 8)
+    read_once.cache_clear()  # as in another process
+    with pytest.raises(
+        RunError, match=re.escape(f"{tmp_path / 't/base'}: the train data is not what the run began with")
+    ):
+        run_job(job, tmp_path)

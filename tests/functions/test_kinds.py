@@ -261,3 +261,8 @@ def test_what_is_no_number_is_refused_with_its_sentence(bad):
 
     with message(f"reward 'mixed' returned {bad!r} for sequence 33, 'dog'; a reward is one finite number"):
         called(mixed, first=32)
+
+
+def test_a_number_too_large_for_any_float_is_refused():
+    with pytest.raises(RewardError, match=r"for sequence 0, '.*'; a reward is one finite number"):
+        called(lambda hypothesis, references: 10**400)

@@ -32,6 +32,9 @@ def main() -> None:
     except SeqmixerError as error:
         say(str(error))
         sys.exit(2)
+    except OSError as error:  # a full disk, a file where a folder is meant
+        say(f"{error.filename or 'the output'} cannot be read or written: {error.strerror or error}")
+        sys.exit(2)
 
 
 def say(line: str) -> None:

@@ -36,7 +36,7 @@ def finite(value: float | None) -> float | None:
 ConfigFile = Annotated[Path, typer.Argument(help="A TOML file; see configs/, and `seqmixer settings` for its names.")]
 RunFolder = Annotated[Path, typer.Argument(help="The folder of a run, such as runs/toy-translation.")]
 Settings = Annotated[list[str] | None, typer.Option("--set", help="Override a setting: --set model.hidden=512.")]
-Beam = Annotated[int, typer.Option(min=1, help="Hypotheses of the beam search; 1 is greedy search.")]
+Beam = Annotated[int, typer.Option(min=1, max=1000, help="Hypotheses of the beam search; 1 is greedy search.")]
 LengthPenalty = Annotated[
     float,
     typer.Option(min=-5, max=5, callback=finite, help="Rank by log p / length^PENALTY; 0 ranks by probability."),

@@ -24,7 +24,9 @@ def score(
             "rouge_l (F1); paper: bleu, rouge2. May be repeated. Default: bleu and chrf; paper: bleu."
         ),
     ] = None,
-    length: Annotated[int, typer.Option(min=1, help="paper: T, the words after which sentences are cut.")] = 25,
+    length: Annotated[
+        int | None, typer.Option(min=1, help="paper: T, the words after which sentences are cut. Default: 25.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Score any text against references: a line for each metric, its score and the signature that says how it was made.

@@ -58,7 +58,7 @@ class Config(Section):
         if not path.is_file():
             raise ConfigError(f"{path}: no such file; configs end in .toml")
         try:
-            values = tomllib.loads(path.read_text(encoding="utf-8"))
+            values = tomllib.loads(path.read_text(encoding="utf-8-sig"))
         except ValueError as error:
             raise ConfigError(f"{path}: not TOML: {error}") from None
         for override in overrides:
@@ -69,9 +69,11 @@ class Config(Section):
     def parse(cls, values: dict[str, Any], where: str = "config") -> Self:
         """Check settings; errors say where they came from."""
         try:
-            return cls.model_validate(values)
+            made = cls.model_validate(values)
         except ValidationError as error:
             raise ConfigError(f"{where}: {settings.explain(error.errors()[0], cls)}") from None
+        settings.require_text(made.model_dump(), where)
+        return made
 
     def toml(self) -> str:
         """All settings, also those left at their default; settings of value none are left out."""

@@ -186,7 +186,7 @@ class RewardConfig(Section):
     """What a Python function is given: strings, or lists of word ids."""
     workers: int = Field(0, ge=0, le=1024)
     """Processes that a Python function runs in, at the same time as the scoring pass. 0: in this one, after it."""
-    seconds: float | None = Field(None, gt=0)
+    seconds: float | None = Field(None, gt=0, le=1_000_000)
     """How long one call of a Python function may take before the run stops. Default: as long as it likes."""
 
 
@@ -222,7 +222,7 @@ class TrainingConfig(Section):
     save_minutes: float = Field(0.5, gt=0)
     """A checkpoint is written after so many minutes, or after twenty times as long as writing one takes; also after the
     first epoch, at the end, and when the run is stopped."""
-    keep: int = Field(1, ge=1)
+    keep: int = Field(1, ge=1, le=1000)
     """How many checkpoints before the last are kept."""
     threads: int | None = Field(None, ge=1, le=1024)
     """CPU threads. Default: torch's choice; small models are fastest with 1."""

@@ -68,7 +68,7 @@ def read_features(path: Path) -> Tensor:
         raise DataError(
             f"{path}: features of type {array.dtype}; allowed are floats, or uint8 in an .npz array named q"
         )
-    if array.ndim != 2:
+    if array.ndim != 2 or not array.shape[1]:
         raise DataError(f"{path}: features of shape {array.shape}; they are 2-D, one row an image")
     finite = np.isfinite(array).all(axis=1)
     if not finite.all():

@@ -4,6 +4,7 @@ import hashlib
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from torch import Tensor
 
@@ -22,6 +23,7 @@ class Split:
     def __len__(self) -> int:
         return len(self.references)
 
+    @cached_property
     def fingerprint(self) -> str:
         """The same for the same sentences in the same order, and for no others."""
         digest = hashlib.sha256()

@@ -23,8 +23,8 @@ from seqmixer.config import TOYS, Config, DataConfig
 from seqmixer.data import Task
 from seqmixer.errors import Interrupted, RunError
 from seqmixer.experiments.oracle import best_score
-from seqmixer.identity import read_config, require_same_config
-from seqmixer.runs import Run, located, train
+from seqmixer.identity import read_config, require_same_config, require_same_data
+from seqmixer.runs import Run, located, task_of, train
 from seqmixer.training import epochs, read_log
 from seqmixer.training.checkpoint import write_whole
 from seqmixer.version import __version__
@@ -155,10 +155,15 @@ def finished(job: Job, folder: Path) -> Result | None:
     if not path.is_file():
         return None
     require_same_config(run, located(job.config))
-    result: Result = json.loads(path.read_text(encoding="utf-8"))
-    if result["version"] != __version__:
+    require_same_data(run, (shared_task(job.config) or task_of(job.config, run)).splits)
+    try:
+        result: Result = json.loads(path.read_text(encoding="utf-8"))
+        version = result["version"]
+    except (ValueError, KeyError, TypeError):
+        return None  # damaged: what it said is found out again
+    if version != __version__:
         raise RunError(
-            f"{run} was made by seqmixer {result['version']}, this is {__version__}: their scores may not compare; "
+            f"{run} was made by seqmixer {version}, this is {__version__}: their scores may not compare; "
             "choose another --out, or delete the folder"
         )
     return result if read_config(run).training.epochs == job.config.training.epochs else None
@@ -208,10 +213,13 @@ def run_grid(
 def count_seconds(folder: Path, more: float) -> float:
     """A table may take several calls: how long all of them took."""
     path = folder / "seconds"
-    total = (float(path.read_text()) if path.is_file() else 0.0) + more
+    try:
+        before = float(path.read_text())
+    except (OSError, ValueError):  # none yet, or damaged
+        before = 0.0
     folder.mkdir(parents=True, exist_ok=True)
-    write_whole(path, f"{total:.1f}")
-    return total
+    write_whole(path, f"{before + more:.1f}")
+    return before + more
 
 
 def share_cores(workers: int) -> None:

@@ -103,7 +103,7 @@ def scores(scorer: Scorer, rows: Sequence[Row], first: int = 0) -> Iterator[floa
     for i, value in enumerate(values):
         try:
             yield float(value)
-        except (TypeError, ValueError, RuntimeError) as error:  # the last is torch's, for a tensor of many numbers
+        except (TypeError, ValueError, OverflowError, RuntimeError) as error:  # torch's: for a tensor of many
             what = f"{_line(value)} for sequence {first + i}, {rows[i]['hypothesis']!r}"
             raise RewardError(f"reward {scorer.name!r} returned {what}; a reward is one finite number") from error
 

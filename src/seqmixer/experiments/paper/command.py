@@ -6,6 +6,7 @@ from pathlib import Path
 
 from rich.table import Table
 
+from seqmixer.errors import ConfigError
 from seqmixer.experiments.grid import run_grid
 from seqmixer.experiments.paper import tables
 from seqmixer.experiments.paper.beams import judge, standard_metrics
@@ -22,6 +23,8 @@ def run_paper(
 ) -> list[Results]:
     """Train, measure and report each experiment in turn. Called again after a stop, it goes on."""
     require_extra()  # before the hours, not after
+    if markdown and markdown.exists() and not markdown.is_dir():
+        raise ConfigError(f"--markdown {markdown} is a file; name a folder")
     cards = [read_card(experiment) for experiment in experiments]
     found = []
     for experiment, card in zip(experiments, cards, strict=True):

@@ -10,6 +10,7 @@ releases locks when a process dies: a trial that runs without its lock is taken 
 """
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -21,9 +22,12 @@ from filelock import BaseFileLock, FileLock, Timeout
 
 from seqmixer.config import Config
 from seqmixer.errors import ConfigError, RunError, missing_extra, unknown
-from seqmixer.experiments.sweep.space import Choices, Domain, Space, Value, Values, combinations, points
+from seqmixer.experiments.grid import shared_task
+from seqmixer.experiments.sweep.space import Choices, Domain, Space, Value, Values, combinations, last_point
 from seqmixer.identity import MAY_CHANGE
+from seqmixer.runs import task_of
 from seqmixer.settings import flat
+from seqmixer.training.checkpoint import write_whole
 
 if TYPE_CHECKING:  # an extra: loaded by the functions that need it
     from optuna import Study, Trial
@@ -87,6 +91,7 @@ def open_search(search: Search) -> None:
         (search.folder / ".locks").mkdir(parents=True, exist_ok=True)
         with locked(search):
             require_same_search(search)
+            mend_journal(search)
             create_study(storage=storage(search), study_name=STUDY, direction="maximize", load_if_exists=True)
     except OSError as error:
         raise RunError(f"{search.folder} cannot be written: {error.strerror or error}") from error
@@ -97,9 +102,12 @@ def require_same_search(search: Search) -> None:
     path = search.folder / "search.json"
     now = json.loads(json.dumps(identity(search)))
     if not path.is_file():
-        path.write_text(json.dumps(now, indent=1))
+        write_whole(path, json.dumps(now, indent=1))
         return
-    before = json.loads(path.read_text())
+    try:
+        before = dict(json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, TypeError):
+        raise RunError(f"{path} is damaged; put it back, or choose another --out") from None
     for name in sorted(before.keys() | now.keys()):
         if before.get(name) != now.get(name):
             raise RunError(
@@ -108,13 +116,24 @@ def require_same_search(search: Search) -> None:
             )
 
 
+def mend_journal(search: Search) -> None:
+    """Cut off half a line, which is what a death within a write leaves."""
+    path = search.folder / "journal.log"
+    with journal_lock(search):
+        whole = path.read_bytes().rfind(b"\n") + 1 if path.is_file() else 0
+        if path.is_file() and whole < path.stat().st_size:
+            os.truncate(path, whole)
+
+
 def identity(search: Search) -> dict[str, Any]:
     """What makes it this search. How many trials it has may grow, and where they run may change."""
     may_change = MAY_CHANGE - {"training.epochs"}
     base = {name: value for name, value in flat(search.config.model_dump()) if name not in may_change}
     space = {f"the search of {name}": asdict(found) for name, found in search.space.items()}
+    task = shared_task(search.config) or task_of(search.config)
+    data = {f"the fingerprint of {name}": split.fingerprint for name, split in task.splits.items()}
     how = {"--method": search.method, "--seed": search.seed, "--prune-after": search.prune_after}
-    return {**how, **space, **base}
+    return {**how, **space, **base, **data}
 
 
 def locked(search: Search) -> FileLock:
@@ -184,7 +203,7 @@ def suggested(trial: "Trial", name: str, found: Domain) -> Value:
         value = trial.suggest_categorical(name, found.values)
         assert value is not None  # which is no choice
         return value
-    high = found.high if found.step is None else points(found, name)[-1]  # Optuna wants a whole number of steps
+    high = last_point(found)  # Optuna wants a whole number of steps
     if found.whole:
         return trial.suggest_int(name, int(found.low), int(high), step=int(found.step or 1), log=found.log)
     return trial.suggest_float(name, found.low, float(high), step=found.step, log=found.log)
@@ -202,8 +221,12 @@ def storage(search: Search) -> "BaseStorage":
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
 
-    lock = FileLock(search.folder / ".locks" / "journal")  # Optuna's own outlives a process that is killed, by 30 s
-    return JournalStorage(JournalFileBackend(str(search.folder / "journal.log"), cast(Any, lock)))
+    return JournalStorage(JournalFileBackend(str(search.folder / "journal.log"), cast(Any, journal_lock(search))))
+
+
+def journal_lock(search: Search) -> BaseFileLock:
+    """Optuna's own outlives a process that is killed, by 30 s."""
+    return FileLock(search.folder / ".locks" / "journal")
 
 
 def load_study(search: Search, sampler: "BaseSampler | None" = None) -> "Study":

@@ -19,6 +19,8 @@ from seqmixer.config import Config
 from seqmixer.errors import ConfigError, unknown
 from seqmixer.settings import explain, flat
 
+MOST = 100_000  # values of one setting in a grid
+
 RANGE = ("low", "high", "log", "step")
 FIXED = ("name", "data.task", "data.folder", "data.length", "data.seed", "evaluation.metric", "evaluation.unit")
 
@@ -68,7 +70,7 @@ def read(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise ConfigError(f"{path}: no such file; --search names a TOML file of settings and their choices")
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except ValueError as error:
         raise ConfigError(f"{path}: not TOML: {error}") from None
 
@@ -191,7 +193,25 @@ def points(found: Domain, where: str) -> tuple[Value, ...]:
         return found.values
     if found.log or (found.step is None and not found.whole):
         raise ConfigError(f"{where}: a grid needs choices, or a range with a step; this range has no end of values")
-    if found.whole:
-        return tuple(range(int(found.low), int(found.high) + 1, int(found.step or 1)))
-    low, high, step = (Decimal(str(number)) for number in (found.low, found.high, found.step))
-    return tuple(float(low + i * step) for i in range(int((high - low) / step) + 1))
+    kind = int if found.whole else float
+    low, step = Decimal(str(found.low)), Decimal(str(found.step or 1))
+    if steps(found) >= MOST:
+        raise ConfigError(f"{where}: a grid of {steps(found) + 1} values; allowed are {MOST:,}")
+    return tuple(kind(low + i * step) for i in range(steps(found) + 1))
+
+
+def steps(found: Range) -> int:
+    """How many steps lead from its low end to its last value."""
+    low, high, step = (Decimal(str(number)) for number in (found.low, found.high, found.step or 1))
+    return int((high - low) // step)
+
+
+def last_point(found: Range) -> float:
+    """The highest value, a whole number of steps from the lowest; without steps the high end.
+
+    >>> last_point(Range(0.1, 0.6, step=0.2)), last_point(Range(1, 4, step=2)), last_point(Range(0.1, 0.25))
+    (0.5, 3.0, 0.25)
+    """
+    if found.step is None:
+        return found.high
+    return float(Decimal(str(found.low)) + steps(found) * Decimal(str(found.step)))
