@@ -159,15 +159,23 @@ def require_same_config(folder: Path, config: Config) -> None:
     before = dict(flat(began.model_dump()))
     now = dict(flat(config.model_dump()))
     changed = [name for name in now if now[name] != before.get(name) and name not in MAY_CHANGE]
-    start = before.get("training.start")
-    if "training.start" in changed and start and not Path(start).exists():
-        changed.remove("training.start")  # moved; the run has taken from it what it needs
+    if "training.start" in changed and same_start(before["training.start"], now["training.start"]):
+        changed.remove("training.start")
     if changed:
         name = changed[0]
         raise RunError(
             f"{folder} holds a run with {name} = {before.get(name)!r}, not {now[name]!r}; choose another name "
             "(--set name=...), or delete the folder"
         )
+
+
+def same_start(before: str | None, now: str | None) -> bool:
+    """Whether two names may be of one folder: it may have moved, and a run has taken from it what it needs."""
+    return (
+        before is not None
+        and now is not None
+        and (not Path(before).exists() or Path(before).resolve() == Path(now).resolve())
+    )
 
 
 def require_same_data(folder: Path, splits: Mapping[str, Split]) -> None:
