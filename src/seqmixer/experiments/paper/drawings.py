@@ -1,7 +1,7 @@
 """The paper's figures of one experiment: gains (Fig. 5, right; Fig. 8), beams (Fig. 6), and how the runs learnt."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from seqmixer.experiments.figures import (
     LIGHT,
@@ -53,8 +53,8 @@ def beams(results: Results) -> str:
         for method, means in curves.items():
             weight = 2.2 if method == "mixer" else 1.5
             axes.plot(WIDTHS, means, "o-", color=LIGHT[method], linewidth=weight, markersize=3.5)
-        draw_level(axes, curves["mixer"][0], "ink", "MIXER, greedy", at=0.45)
-        draw_level(axes, curves["mixer"][-1], "base", f"MIXER, beam {max(WIDTHS)}", at=0.01)
+        draw_level(axes, curves["mixer"][0], "ink", "MIXER, greedy", at=0.45, side="top")
+        draw_level(axes, curves["mixer"][-1], "base", f"MIXER, beam {max(WIDTHS)}", at=0.01, side="bottom")
         low, high = axes.get_ylim()
         heights = spread([means[-1] for means in curves.values()], 0.06 * (high - low))
         name_ends(axes, max(WIDTHS), list(curves), heights)
@@ -65,11 +65,12 @@ def beams(results: Results) -> str:
         return svg(figure, "beams")
 
 
-def draw_level(axes: "Axes", value: float, colour: str, text: str, at: float) -> None:
-    """A line across, and its name below it, that share of the way along."""
+def draw_level(axes: "Axes", value: float, colour: str, text: str, at: float, side: Literal["top", "bottom"]) -> None:
+    """A line across, and its name that share of the way along, whose top or bottom is at the line."""
     axes.axhline(value, color=LIGHT[colour], linewidth=1, linestyle=(0, (4, 3)), zorder=0)
     place = axes.get_yaxis_transform()
-    axes.annotate(text, (at, value), (0, -3), place, "offset points", va="top", fontsize=8, color=LIGHT["soft"])
+    shift = (0, -3 if side == "top" else 3)
+    axes.annotate(text, (at, value), shift, place, "offset points", va=side, fontsize=8, color=LIGHT["soft"])
 
 
 def name_ends(axes: "Axes", x: float, methods: Sequence[str], heights: Sequence[float]) -> None:

@@ -28,8 +28,8 @@ CAPTIONS = {
     "beams": "Test score by width of the beam (Fig. 6). The dashed lines are MIXER, greedy and with the widest beam.",
     "cross": "Score relative to XENT by two metrics (Fig. 8): MIXER was trained on ROUGE-2, MIXER on BLEU on BLEU.",
     "curves": "Validation score and perplexity; what MIXER is paid and how it writes. Grey: the base, trained with "
-    "XENT, that every method starts from; dashed: REINFORCE from random weights. The upright lines are MIXER's "
-    "stages: the first s words are trained with XENT, the rest with REINFORCE.",
+    "XENT, that every method starts from; dashed: REINFORCE from random weights, if it was run. The upright lines are "
+    "MIXER's stages: the first s words are trained with XENT, the rest with REINFORCE.",
 }
 
 
