@@ -204,6 +204,8 @@ def test_half_a_line_of_the_journal_is_cut_off_and_a_damaged_search_is_named(run
     code, out, _ = run(*options, "--trials", "2", "--json")
     assert code == 0
     assert len(json.loads(out)["trials"]) == 2
+    fewer = "seqmixer: sw has 2 trials; ask for as many or more, or choose another --out\n"
+    assert run(*options, "--trials", "1")[::2] == (2, fewer)
     (folder / "sw/search.json").write_text("x")
     assert run(*options, "--trials", "2")[::2] == (
         2, "seqmixer: sw/search.json is damaged; put it back, or choose another --out\n"

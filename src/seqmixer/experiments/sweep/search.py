@@ -92,9 +92,12 @@ def open_search(search: Search) -> None:
         with locked(search):
             require_same_search(search)
             mend_journal(search)
-            create_study(storage=storage(search), study_name=STUDY, direction="maximize", load_if_exists=True)
+            study = create_study(storage=storage(search), study_name=STUDY, direction="maximize", load_if_exists=True)
+            there = len(study.get_trials(deepcopy=False))
     except OSError as error:
         raise RunError(f"{search.folder} cannot be written: {error.strerror or error}") from error
+    if there > search.trials:  # its record would not be that of this command
+        raise RunError(f"{search.folder} has {there} trials; ask for as many or more, or choose another --out")
 
 
 def require_same_search(search: Search) -> None:
