@@ -1,4 +1,5 @@
 import re
+import warnings
 
 import pytest
 import torch
@@ -65,6 +66,24 @@ def test_death_while_writing_leaves_the_one_before(tmp_path):
     (tmp_path / "last.new").mkdir()
     (tmp_path / "last.new" / "state.json").write_text('{"epo')
     assert epoch_of(tmp_path / "last") == 1
+
+
+def test_a_checkpoint_that_is_replaced_while_it_is_read_is_read_again(tmp_path, monkeypatch):
+    saved(tmp_path / "last", 1)
+    verify, calls = checkpoint.verify, []
+
+    def replaced(place):
+        calls.append(place)
+        if len(calls) == 1:
+            saved(tmp_path / "last", 2, keep=1)
+            saved(tmp_path / "last", 3, keep=1)  # what was being read is gone
+            raise RunError("damaged: state.json is missing")
+        verify(place)
+
+    monkeypatch.setattr(checkpoint, "verify", replaced)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert checkpoint.load(tmp_path / "last")[1]["epoch"] == 3
 
 
 def test_half_of_the_very_first_checkpoint_is_none(tmp_path):

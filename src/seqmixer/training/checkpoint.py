@@ -12,6 +12,7 @@ import re
 import shutil
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ Tensors = Mapping[str, Tensor]
 State = dict[str, Any]
 
 TENSORS, STATE, MANIFEST = "tensors.safetensors", "state.json", "manifest.json"
+UNREADABLE = (RunError, SafetensorError, ValueError, OSError)
 NUMBER = re.compile(r"\.[0-9]{1,9}")
 
 
@@ -54,16 +56,24 @@ def save(folder: Path, tensors: Tensors, state: Mapping[str, Any], keep: int = 1
 
 def load(folder: Path) -> tuple[dict[str, Tensor], State]:
     """Read the newest whole checkpoint; a damaged one is passed over with a warning."""
+    with suppress(
+        *UNREADABLE
+    ):  # a run that saves now may rename it while it is read: the next try finds what came after
+        return read(next(places(folder), folder))
     reasons = []
     for place in places(folder):
         try:
-            verify(place)
-            return load_file(place / TENSORS), json.loads((place / STATE).read_text())
-        except (RunError, SafetensorError, ValueError, OSError) as error:
+            return read(place)
+        except UNREADABLE as error:
             reasons.append(f"{place.name}: {error}")
             warnings.warn(f"{place}: {error}; looking for the checkpoint before it", stacklevel=2)
     found = "; ".join(reasons) or "there is none"
     raise RunError(f"{folder}: no checkpoint that can be used: {found}")
+
+
+def read(place: Path) -> tuple[dict[str, Tensor], State]:
+    verify(place)
+    return load_file(place / TENSORS), json.loads((place / STATE).read_text())
 
 
 def discard(folder: Path, unwanted: Callable[[State], bool]) -> None:
