@@ -9,7 +9,8 @@ class LinearBaseline(nn.Module):
     """rbar_t: the reward expected at step t, a linear regressor of the hidden state (Sec. 3.2.1).
 
     "In order to prevent feedback loops, we do not backpropagate this error through the recurrent network." The state is
-    brought to length 1 first: a step of the regressor's Adam then moves rbar as far whatever the size of the model.
+    brought to length 1 first: a step of the regressor's Adam then moves rbar as far whatever the size of the model. No
+    matrix product, which autocast would take in bfloat16.
     """
 
     def __init__(self, features: int) -> None:
@@ -18,7 +19,7 @@ class LinearBaseline(nn.Module):
         self.bias = nn.Parameter(torch.tensor(0.01))  # as released
 
     def forward(self, h: Tensor) -> Tensor:
-        return (normalize(h.detach(), dim=-1) * self.weight).sum(-1) + self.bias  # no matrix product: never in bfloat16
+        return (normalize(h.detach(), dim=-1) * self.weight).sum(-1) + self.bias  # (B, T, H) x (H,) -> (B, T)
 
 
 class StepBaseline(nn.Module):

@@ -20,7 +20,6 @@ from seqmixer.errors import ConfigError, unknown
 from seqmixer.settings import explain, flat
 
 MOST = 100_000  # values of one setting in a grid
-
 RANGE = ("low", "high", "log", "step")
 FIXED = ("name", "data.task", "data.folder", "data.length", "data.seed", "evaluation.metric", "evaluation.unit")
 
