@@ -70,9 +70,12 @@ class Loss:
     metrics: dict[str, Tensor] = field(default_factory=dict)  # each a tally, detached
 
 
-def tally(total: Tensor, count: Tensor) -> Tensor:
-    """A mean before it is divided, so that the tallies of batches and of processes can be added.  (), () -> (2,)"""
-    return torch.stack([total.float(), count.float()])
+def tally(total: Tensor, count: Tensor | None = None) -> Tensor:
+    """A mean before it is divided, so that the tallies of batches and of processes can be added.  (), () -> (2,)
+
+    Without a count, one of the one number it is.
+    """
+    return torch.stack([total.float(), torch.ones_like(total).float() if count is None else count.float()])
 
 
 class SequenceModel(nn.Module, ABC):

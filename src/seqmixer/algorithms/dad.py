@@ -31,7 +31,7 @@ class Dad(Algorithm):
             keep = torch.rand(fed.shape, device=fed.device) < truth  # (B, T)
             fed = self.generate(model, batch.source, batch.target, keep, self.word)
         loss = reference_loss(model, batch, inputs=fed)
-        return Loss(loss.value, {**loss.metrics, "truth": tally(truth, torch.ones_like(truth))})
+        return Loss(loss.value, {**loss.metrics, "truth": tally(truth)})
 
     def word(self, logits: Tensor) -> Tensor:
         """The model's own choice among words, without EOS.  (B, V) -> (B,)"""

@@ -95,15 +95,14 @@ class Step:
         with self.clock.time("update"):
             metrics = self.exchange(loss, len(mine), len(batch))
             norm = self.apply(metrics["loss"][0])
-        self.means.add({**metrics, "gradient": tally(norm, torch.ones_like(norm))})
+        self.means.add({**metrics, "gradient": tally(norm)})
 
     def exchange(self, loss: Loss, mine: int, sentences: int) -> dict[str, Tensor]:
         """Bring gradients, loss and metrics of all processes together: those of the whole batch.  -> the latter two
 
         Each has the mean over the sentences of its own share, and counts by how many these are.
         """
-        value = loss.value.detach()
-        tallies = torch.stack([*loss.metrics.values(), mine * tally(value, torch.ones_like(value))])  # (M, 2)
+        tallies = torch.stack([*loss.metrics.values(), mine * tally(loss.value.detach())])  # (M, 2)
         learnt = [p for module in (self.model, self.algorithm) for p in module.parameters() if p.grad is not None]
         gradients = [p.grad for p in learnt if p.grad is not None]
         *means, shares = ranks.average([*gradients, tallies / mine], mine)

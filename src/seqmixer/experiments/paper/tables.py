@@ -38,16 +38,19 @@ def scores(results: Results) -> Table:
             ratio(theirs["mixer"]),
         ],
     ]
-    reinforce = " REINFORCE starts from random weights; the paper does not report it, since it did not train."
-    reinforce = reinforce if "reinforce" in shown else ""
+    note = (
+        f"Mean ± deviation over {seeds(results)}, in the paper's protocol. Bold: the highest mean, where it is above "
+        f"XENT's with every seed and p < {LEVEL} with every seed; p is the largest over seeds (paired bootstrap on the "
+        f"test sentences). The paper's row ({results.published.where}) is of its own data, {results.published.data}: "
+        "compare the ratios, not the scores."
+    )
+    if "reinforce" in shown:
+        note += " REINFORCE starts from random weights; the paper does not report it, since it did not train."
     return Table(
         "Test scores, greedy search",
         ["", *(LABELS[method] for method in shown), "MIXER / XENT"],
         lines,
-        f"Mean ± deviation over {seeds(results)}, in the paper's protocol. Bold: the highest mean, where it is above "
-        f"XENT's with every seed and p < {LEVEL} with every seed; p is the largest over seeds (paired bootstrap on the "
-        f"test sentences). The paper's row ({results.published.where}) is of its own data, {results.published.data}: "
-        f"compare the ratios, not the scores.{reinforce}",
+        note,
     )
 
 

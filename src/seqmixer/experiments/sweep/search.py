@@ -87,10 +87,11 @@ def open_search(search: Search) -> None:
     """Begin a search in its folder, or join the same one there."""
     from optuna import create_study
 
+    sought = identity(search)  # reads the data: before others wait
     try:
         (search.folder / ".locks").mkdir(parents=True, exist_ok=True)
         with locked(search):
-            require_same_search(search)
+            require_same_search(search, sought)
             mend_journal(search)
             study = create_study(storage=storage(search), study_name=STUDY, direction="maximize", load_if_exists=True)
             there = len(study.get_trials(deepcopy=False))
@@ -100,10 +101,10 @@ def open_search(search: Search) -> None:
         raise RunError(f"{search.folder} has {there} trials; ask for as many or more, or choose another --out")
 
 
-def require_same_search(search: Search) -> None:
+def require_same_search(search: Search, sought: dict[str, Any]) -> None:
     """A search goes on with what it began with, or is another search."""
     path = search.folder / "search.json"
-    now = json.loads(json.dumps(identity(search)))
+    now = json.loads(json.dumps(sought))
     if not path.is_file():
         write_whole(path, json.dumps(now, indent=1))
         return
@@ -123,9 +124,8 @@ def mend_journal(search: Search) -> None:
     """Cut off half a line, which is what a death within a write leaves."""
     path = search.folder / "journal.log"
     with journal_lock(search):
-        whole = path.read_bytes().rfind(b"\n") + 1 if path.is_file() else 0
-        if path.is_file() and whole < path.stat().st_size:
-            os.truncate(path, whole)
+        if path.is_file():
+            os.truncate(path, path.read_bytes().rfind(b"\n") + 1)
 
 
 def identity(search: Search) -> dict[str, Any]:
