@@ -83,6 +83,7 @@ def relative_gains(table: Sequence[Row], name: str) -> str:
         axes.set_ylabel("score / XENT's score")
         axes.grid(axis="y")
         axes.set_axisbelow(True)
+        axes.use_sticky_edges = False  # room for the numbers below the line, also where no bar goes down
         axes.margins(y=0.14)
         axes.spines[["left", "bottom"]].set_visible(False)
         legend = [Patch(color=LIGHT[method], label=LABELS[method]) for method in methods]

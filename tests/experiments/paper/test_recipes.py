@@ -69,6 +69,20 @@ def test_every_value_of_a_literal_recipe_has_its_reason_beside_it():
         assert set(bare) <= {"task", "valid", "test", "skip_empty", "layers"}, task
 
 
+@pytest.mark.parametrize(
+    ("file", "folder", "stem"),
+    [
+        ("captioning-eos.toml", "captioning-eos", "paper-captioning-eos"),
+        ("mine.toml", "captioning-mine", "paper-captioning-mine"),
+        ("captioning-tuned.toml", "captioning-captioning-tuned", "paper-captioning-captioning-tuned"),  # not seqmixer's
+    ],
+)
+def test_a_recipe_of_the_users_has_a_folder_of_its_own(tmp_path, file, folder, stem):
+    (tmp_path / file).write_text((CONFIGS / "captioning-tuned.toml").read_text())
+    found = recipe("captioning", str(tmp_path / file))
+    assert (found.folder, found.stem) == (Path("out") / folder, stem)
+
+
 def test_published_scores_are_the_papers():
     assert published("summarization").scores == {"xent": 13.01, "dad": 12.18, "e2e": 12.78, "mixer": 16.22}
     assert published("translation").scores == {"xent": 17.74, "dad": 20.12, "e2e": 17.77, "mixer": 20.73}

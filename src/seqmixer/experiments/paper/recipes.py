@@ -68,10 +68,16 @@ def experiment(task: str, recipe: str, methods: str | None, settings: tuple[str,
     path = recipe_file(task, recipe)
     config = Config.load(path, settings)
     require_scored(config, path)
-    kind = recipe if recipe in RECIPES else path.stem
+    kind = recipe if recipe in RECIPES else own_kind(task, path)
     rows = Recipe(config.name, path, settings, chosen(methods, config))
     stem = f"paper-{task}" + ("" if kind == "tuned" else f"-{kind}")
     return Experiment(task, kind, rows, config, out / f"{task}-{kind}", stem)
+
+
+def own_kind(task: str, path: Path) -> str:
+    """What a file of the user's is called beside its task: captioning-eos.toml is the eos recipe of captioning."""
+    short = path.stem.removeprefix(f"{task}-")
+    return path.stem if short in RECIPES else short  # theirs have folders of their own
 
 
 def recipe_file(task: str, recipe: str) -> Path:
