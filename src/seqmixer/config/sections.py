@@ -158,7 +158,7 @@ class AlgorithmConfig(Section):
     annealing: Literal["linear", "exponential", "inverse-sigmoid"] = "linear"
     """DAD: how the probability of feeding the reference word falls."""
     annealing_k: float = Field(20.0, gt=0)
-    """DAD: 1 - i/k, k^i or k/(k + exp(i/k)) in the i-th epoch after the XENT ones."""
+    """DAD: 1 - i/k, k^i or k/(k + exp(i/k)) in the i-th epoch after the XENT ones, from i = 0."""
     truth_floor: float = Field(0.0, ge=0, le=1)
     """DAD: the probability of feeding the reference word never falls below this."""
     feed: Literal["sample", "greedy"] = "sample"

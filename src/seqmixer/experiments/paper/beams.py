@@ -1,7 +1,8 @@
 """What is measured of a trained run: the test split decoded with beams of 1 to 10, scored by both protocols.
 
 `paper`: what the released evaluator computes (scoring.py): the sentences of common source lengths, cut at T; of
-captions, "the maximum BLEU score across the five captions" (Sec. 4.3). `standard`: whole references (scoring.py).
+captions, our reading of "the maximum BLEU score across the five captions" (Sec. 4.3). `standard`: whole references
+(scoring.py).
 """
 
 import time
