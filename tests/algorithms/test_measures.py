@@ -1,6 +1,6 @@
 import itertools
 import math
-from statistics import mean, pstdev
+from statistics import mean, pstdev, pvariance
 
 import pytest
 import torch
@@ -38,11 +38,12 @@ def test_measures_are_means_over_what_the_model_wrote(log_p, r_bar):
 
     own = [0.2, 0.8, 0.5]  # the reward of a sentence that was given whole does not count
     advantage = [(R[b] - r_bar[b, t]).item() for b, t in STEPS]
+    paid = [R[b].item() for b, _ in STEPS]
     expected = {
         "reward": mean(own),
         "reward_spread": pstdev(own),
         "advantage": mean(advantage),
-        "baseline_error": mean([a * a for a in advantage]),
+        "explained": 1 - mean([a * a for a in advantage]) / pvariance(paid),
         "entropy": mean([-log_p[b, t].item() for b, t in STEPS]),
         "length_ratio": (3 + 4 + 1 + 4) / (2 + 4 + 1 + 4),
         "cut": 1 / 3,
@@ -76,6 +77,18 @@ def test_a_batch_that_was_given_whole_has_nothing_to_count(log_p, r_bar):
     assert divided(got.pop("length_ratio")) == 1
     assert divided(got.pop("own_words")) == 0
     assert [value.tolist() for value in got.values()] == [[0, 0]] * 7
+
+
+@pytest.mark.parametrize(
+    ("baseline", "share"), [(lambda r: r, 1), (lambda r: 0 * r + 4.3 / 8, 0), (lambda r: 1.1 - r, None)]
+)
+def test_a_baseline_explains_all_of_the_variance_or_none_of_it_or_adds_to_it(log_p, baseline, share):
+    # 0.2 twice, 0.8 and 0.5 three times: the mean over the words is 4.3 / 8
+    r_bar = baseline(R).unsqueeze(-1).expand(4, T)
+
+    got = divided(measures(log_p, WORDS, FREE, R, r_bar, BATCH)["explained"])
+
+    assert got == pytest.approx(share, abs=0.01) if share is not None else got < 0
 
 
 def test_equal_rewards_have_no_spread(log_p, r_bar):

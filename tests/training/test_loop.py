@@ -175,7 +175,7 @@ def test_the_log_tells_what_sequence_level_training_needs_to_be_watched_by(task,
     xent, _, _, reinforce = epochs(read_log(tmp_path))
     assert set(xent["train"]) == {"xent", "loss", "gradient"}
     assert set(reinforce["train"]) == {
-        "reward", "reward_spread", "advantage", "baseline_error", "entropy", "length_ratio", "cut", "own_words", "distinct", "loss", "gradient",
+        "reward", "reward_spread", "advantage", "explained", "entropy", "length_ratio", "cut", "own_words", "distinct", "loss", "gradient",
     }  # fmt: skip
     assert set(reinforce["valid"]) == {"perplexity", "bleu"}
     assert set(reinforce["seconds"]) == {"sample", "score", "reward", "backward", "update", "rest", "validate"}

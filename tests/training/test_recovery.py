@@ -167,7 +167,7 @@ def test_sentences_with_a_bad_reward_are_named_alone(task, tmp_path):
         Training(model, mixer, task, tmp_path, epochs=2, settings=settings()).run()
     assert str(error.value) == (
         f"{tmp_path}: epoch 2, batch {batch_of(task, 1)}: not a finite number: reward, reward_spread, advantage, "
-        f"baseline_error, loss, gradient; sentences 'a a'; {ADVICE}"
+        f"explained, loss, gradient; sentences 'a a'; {ADVICE}"
     )
 
 

@@ -15,7 +15,8 @@ def measures(log_p: Tensor, words: Tensor, free: Tensor, r: Tensor, r_bar: Tenso
 
     reward, reward_spread   mean, and deviation over the batch; spread 0 means nothing to learn from
     advantage               mean of r - rbar_t; far from 0 means the baseline lags behind
-    baseline_error          mean of (r - rbar_t)^2; at reward_spread^2 or above the baseline knows the mean only
+    explained               share of the rewards' variance that the baseline takes off, by words: 1 - the sum of
+                            (r - rbar_t)^2 / that of (r - mean)^2; at 0 or below it is no better than the mean
     entropy                 nats per step, estimated by -log p of the sampled words; falling to 0 means the model has
                             stopped exploring
     length_ratio            words written / words in the target; drifting from 1 means the reward pays for length
@@ -29,7 +30,7 @@ def measures(log_p: Tensor, words: Tensor, free: Tensor, r: Tensor, r_bar: Tenso
         "reward": over(r, own),
         "reward_spread": over(deviation(r, own).expand_as(r), own),
         "advantage": over(advantage, free),
-        "baseline_error": over(advantage.square(), free),
+        "explained": explained(advantage, r, free),
         "entropy": over(-log_p, free),
         "length_ratio": tally((words != PAD).sum(), batch.mask.sum()),
         "cut": over(((words != EOS) & (words != PAD))[:, -1], own),
@@ -47,6 +48,14 @@ def deviation(r: Tensor, own: Tensor) -> Tensor:
     """Of the rewards (B,) where `own` is true, in the batch of all processes.  -> ()"""
     mean = ratio(*over(r, own))
     return ratio(*over((r - mean).square(), own)).sqrt()
+
+
+def explained(advantage: Tensor, r: Tensor, free: Tensor) -> Tensor:
+    """How much of the variance of r (B,) about its mean over the words is not left in the advantage (B, T).  -> (2,)"""
+    paid = r.unsqueeze(-1).expand_as(advantage)  # (B, T)
+    variance, _ = over((paid - ratio(*over(paid, free))).square(), free)  # ()
+    left, _ = over(advantage.square(), free)  # ()
+    return tally(variance - left, variance)
 
 
 def distinct(words: Tensor, own: Tensor) -> Tensor:
