@@ -79,16 +79,12 @@ def test_a_batch_that_was_given_whole_has_nothing_to_count(log_p, r_bar):
     assert [value.tolist() for value in got.values()] == [[0, 0]] * 7
 
 
-@pytest.mark.parametrize(
-    ("baseline", "share"), [(lambda r: r, 1), (lambda r: 0 * r + 4.3 / 8, 0), (lambda r: 1.1 - r, None)]
-)
-def test_a_baseline_explains_all_of_the_variance_or_none_of_it_or_adds_to_it(log_p, baseline, share):
-    # 0.2 twice, 0.8 and 0.5 three times: the mean over the words is 4.3 / 8
-    r_bar = baseline(R).unsqueeze(-1).expand(4, T)
+# By words, 0.2 is there twice, 0.8 and 0.5 three times: their mean is 4.3 / 8, and their squares about it sum to 0.439.
+@pytest.mark.parametrize(("expected", "share"), [(R, 1), (torch.full((4,), 4.3 / 8), 0), (1.1 - R, 1 - 1.76 / 0.43875)])
+def test_a_baseline_explains_all_of_the_variance_or_none_of_it_or_adds_to_it(log_p, expected, share):
+    got = measures(log_p, WORDS, FREE, R, expected.unsqueeze(-1).expand(4, T), BATCH)
 
-    got = divided(measures(log_p, WORDS, FREE, R, r_bar, BATCH)["explained"])
-
-    assert got == pytest.approx(share, abs=0.01) if share is not None else got < 0
+    assert divided(got["explained"]) == pytest.approx(share, abs=1e-4)
 
 
 def test_equal_rewards_have_no_spread(log_p, r_bar):

@@ -46,16 +46,19 @@ def over(values: Tensor, mask: Tensor) -> Tensor:
 
 def deviation(r: Tensor, own: Tensor) -> Tensor:
     """Of the rewards (B,) where `own` is true, in the batch of all processes.  -> ()"""
-    mean = ratio(*over(r, own))
-    return ratio(*over((r - mean).square(), own)).sqrt()
+    return ratio(*scatter(r, own)).sqrt()
+
+
+def scatter(values: Tensor, mask: Tensor) -> Tensor:
+    """The tally of squared distances to the mean, where `mask` is true; the mean is that of all processes.  -> (2,)"""
+    return over((values - ratio(*over(values, mask))).square(), mask)
 
 
 def explained(advantage: Tensor, r: Tensor, free: Tensor) -> Tensor:
     """How much of the variance of r (B,) about its mean over the words is not left in the advantage (B, T).  -> (2,)"""
-    paid = r.unsqueeze(-1).expand_as(advantage)  # (B, T)
-    variance, _ = over((paid - ratio(*over(paid, free))).square(), free)  # ()
+    there, _ = scatter(r.unsqueeze(-1).expand_as(advantage), free)  # ()
     left, _ = over(advantage.square(), free)  # ()
-    return tally(variance - left, variance)
+    return tally(there - left, there)
 
 
 def distinct(words: Tensor, own: Tensor) -> Tensor:
