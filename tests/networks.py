@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from seqmixer.algorithms import E2E, Dad, LinearBaseline, Mixer, Reinforce, Xent
+from seqmixer.algorithms import E2E, Dad, LeaveOneOut, LinearBaseline, Mixer, Reinforce, Xent
 from seqmixer.models import (
     AttentiveEncoder,
     Blueprint,
@@ -41,6 +41,7 @@ ALGORITHMS = {
     "e2e": lambda features, reward: E2E([2], k=3),
     "reinforce": lambda features, reward: Reinforce(reward, LinearBaseline(features)),
     "mixer": lambda features, reward: Mixer(reward, LinearBaseline(features), T, [4, 4, 4, 2]),
+    "mixer-samples": lambda features, reward: Mixer(reward, LeaveOneOut(), T, [4, 4, 4, 2], samples=3),
 }
 
 

@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import save_file
 
 from seqmixer import ranks
-from seqmixer.algorithms import LinearBaseline, Mixer, Reinforce, Xent
+from seqmixer.algorithms import LeaveOneOut, LinearBaseline, Mixer, Reinforce, Xent
 from seqmixer.config import TrainingConfig
 from seqmixer.data import batches, text_task
 from seqmixer.decoding import generate, greedy
@@ -15,6 +15,7 @@ from seqmixer.evaluation import evaluate, perplexity
 from seqmixer.models import AttentiveEncoder, LSTMCell, Recurrent
 from seqmixer.rewards import BLEU, sentence_bleu
 from seqmixer.training.step import Step
+from seqmixer.types import PAD
 
 SIZES = (4, 5, 1)  # of batches: even shares, uneven ones, and fewer sentences than processes
 WORDS = ["a", "b", "c", "d", "e"]
@@ -40,11 +41,19 @@ def given(model, source, target, keep, choose):
     return generate(model, source, target, keep, greedy)
 
 
+def cut_short(model, source, target, keep, choose):
+    """The same again, but of the sentences for one source each has another length."""
+    words = given(model, source, target, keep, choose)
+    length = 1 + torch.arange(len(words)).remainder(3).unsqueeze(-1)  # (B, 1)
+    return words.where(torch.arange(6) < length, PAD)
+
+
 def algorithms(features):
     return {
         "xent": Xent(),
         "mixer": Mixer(sentence_bleu, LinearBaseline(features), 6, [3], generate=given),
         "reinforce": Reinforce(sentence_bleu, LinearBaseline(features), generate=given),
+        "samples": Reinforce(sentence_bleu, LeaveOneOut(), generate=cut_short, samples=3),
     }
 
 
@@ -62,7 +71,8 @@ def gradients(task):
                     if value.grad is not None:
                         yield f"gradient/{name}/{size}/{parameter}", value.grad.clone()
             for metric, mean in step.means.values().items():
-                yield f"metric/{name}/{size}/{metric}", torch.tensor(mean, dtype=torch.double)
+                if (name, metric) != ("samples", "distinct"):  # of the pairs that one process sees; here some are equal
+                    yield f"metric/{name}/{size}/{metric}", torch.tensor(mean, dtype=torch.double)
 
 
 def scores(task):

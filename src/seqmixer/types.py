@@ -38,6 +38,13 @@ class Batch:
         """(B, T) true up to and including EOS."""
         return self.target != PAD
 
+    def repeat(self, times: int) -> "Batch":
+        """Every sentence, `times` in a row."""
+        if times == 1:
+            return self
+        source, target, references = repeat((self.source, self.target, self.references), times)
+        return Batch(source, target, references, [meta for meta in self.meta for _ in range(times)])
+
     def to(self, device: Any) -> "Batch":
         return Batch(self.source.to(device), self.target.to(device), self.references.to(device), self.meta)
 
@@ -68,6 +75,15 @@ class Loss:
 
     value: Tensor  # ()
     metrics: dict[str, Tensor] = field(default_factory=dict)  # each a tally, detached
+
+
+def repeat(tree: Any, times: int) -> Any:
+    """Every row of every tensor in nested tuples, `times` in a row."""
+    if times == 1:
+        return tree
+    if isinstance(tree, Tensor):
+        return tree.repeat_interleave(times, 0)
+    return tuple(repeat(branch, times) for branch in tree)
 
 
 def tally(total: Tensor, count: Tensor | None = None) -> Tensor:

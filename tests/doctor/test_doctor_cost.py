@@ -46,6 +46,14 @@ def test_a_batch_has_no_more_sentences_than_there_are(task):
     assert counted(made, task, model).logits == 3 * 4 * 8 * 5 * 9
 
 
+@pytest.mark.parametrize(("name", "sentences"), [("xent", 4), ("reinforce", 12), ("mixer", 12)])
+def test_every_sentence_that_is_written_for_a_source_is_counted(task, name, sentences):
+    algorithm = {"name": name, "samples": 3}
+    made = Config.parse({"model": {"hidden": 8}, "algorithm": algorithm, "training": {"batch_size": 4}})
+    model = build_model(made.model, Dimensions.of(task))
+    assert counted(made, task, model).logits == 3 * 4 * sentences * 5 * 9
+
+
 def test_the_model_of_the_kl_term_is_counted_and_measured(task):
     settings = Config.parse({"model": {"hidden": 8}, "algorithm": {"kl": 0.1}, "training": {"batch_size": 4}})
     model = build_model(settings.model, Dimensions.of(task))

@@ -1,7 +1,7 @@
 """How a model learns: (model, batch, epoch) to a loss."""
 
 from seqmixer.algorithms.algorithm import Algorithm, Stage
-from seqmixer.algorithms.baselines import LinearBaseline, StepBaseline
+from seqmixer.algorithms.baselines import LeaveOneOut, LinearBaseline, StepBaseline
 from seqmixer.algorithms.dad import Dad
 from seqmixer.algorithms.e2e import E2E
 from seqmixer.algorithms.measures import symptoms
@@ -13,6 +13,7 @@ __all__ = [
     "E2E",
     "Algorithm",
     "Dad",
+    "LeaveOneOut",
     "LinearBaseline",
     "Mixer",
     "Reinforce",

@@ -1,4 +1,9 @@
-"""The reward expected at each step, which is taken off what is paid (Sec. 3.2.1)."""
+"""The reward expected at each step, which is taken off what is paid (Sec. 3.2.1).
+
+(h, r) -> (B, T): h (B, T, H) are the hidden states, r (B/k, k) the rewards, one row for each source that k sentences
+were written for. A sentence's own reward must not enter what is expected of it, or Eq. 11 is biased.
+The regressors do without r.
+"""
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +23,7 @@ class LinearBaseline(nn.Module):
         self.weight = nn.Parameter(torch.zeros(features))
         self.bias = nn.Parameter(torch.tensor(0.01))  # as released
 
-    def forward(self, h: Tensor) -> Tensor:
+    def forward(self, h: Tensor, r: Tensor | None = None) -> Tensor:
         return (normalize(h.detach(), dim=-1) * self.weight).sum(-1) + self.bias  # (B, T, H) x (H,) -> (B, T)
 
 
@@ -30,5 +35,13 @@ class StepBaseline(nn.Module):
         self.weight = nn.Parameter(torch.zeros(length, features))
         self.bias = nn.Parameter(torch.full((length,), 0.01))
 
-    def forward(self, h: Tensor) -> Tensor:
+    def forward(self, h: Tensor, r: Tensor | None = None) -> Tensor:
         return (normalize(h.detach(), dim=-1) * self.weight).sum(-1) + self.bias  # (B, T, H) x (T, H) -> (B, T)
+
+
+class LeaveOneOut(nn.Module):
+    """The mean reward of the other sentences that were written for the same source; nothing is learnt."""
+
+    def forward(self, h: Tensor, r: Tensor) -> Tensor:
+        others = (r.sum(-1, keepdim=True) - r) / (r.shape[-1] - 1)  # (B/k, k)
+        return others.reshape(-1, 1).expand(h.shape[:-1])  # (B, T)

@@ -28,8 +28,9 @@ class Mixer(Paid):
         overlap: bool = False,
         generate: Generate = generate,
         kl: float = 0.0,
+        samples: int = 1,
     ) -> None:
-        super().__init__(reward, baseline, generate, kl)
+        super().__init__(reward, baseline, generate, kl, samples)
         self.length = length  # T
         self.forced = forced  # by epoch: s
         self.xent_weight = xent_weight  # in the mixed stages; pure XENT has weight 1, as released
@@ -39,6 +40,7 @@ class Mixer(Paid):
     def loss(self, model: SequenceModel, batch: Batch, stage: Stage, dial: Tensor) -> Loss:
         if stage is XENT:
             return reference_loss(model, batch, inputs=batch.target)
+        batch = batch.repeat(self.samples)
         s = dial.long()  # ()
         start = (s - 1).clamp(min=0) if self.overlap else s  # the first word the model writes
         written = self.write(model, batch, start)

@@ -12,7 +12,7 @@ from seqmixer.decoding import generate, sample, shift
 from seqmixer.errors import ConfigError
 from seqmixer.losses import baseline_error, policy_gradient
 from seqmixer.rewards import begin
-from seqmixer.types import PAD, Batch, Generate, Reward, SequenceModel
+from seqmixer.types import PAD, Batch, Generate, Reward, SequenceModel, repeat
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,14 @@ class Paid(Algorithm):
     reward: Reward
     reference: SequenceModel | None  # what the KL term holds the model to
 
-    def __init__(self, reward: Reward, baseline: nn.Module, generate: Generate = generate, kl: float = 0.0) -> None:
+    def __init__(
+        self, reward: Reward, baseline: nn.Module, generate: Generate = generate, kl: float = 0.0, samples: int = 1
+    ) -> None:
         super().__init__(generate)
         self.reward = reward
         self.baseline = baseline
         self.kl = kl  # beta: what a nat of drift from the reference costs, in units of reward
+        self.samples = samples  # k: how many sentences are written for each source
         self.register_module("reference", None)
 
     def remember(self, model: SequenceModel) -> None:
@@ -49,17 +52,21 @@ class Paid(Algorithm):
             self.reference = frozen(model)
 
     def write(self, model: SequenceModel, batch: Batch, start: int | Tensor = 0) -> Written:
-        """Let the model go on after the first `start` words of the target, and pay it for what it wrote."""
+        """Let the model go on after the first `start` words of the target, and pay it for what it wrote.
+
+        The batch has each sentence `samples` times in a row.
+        """
         given = (steps_of(batch) < start).expand_as(batch.target)  # (B, T)
         words = self.generate(model, batch.source, batch.target, given, sample)  # w_1..w_s w^g_{s+1}..w^g_T: (B, T)
         free = ~given & (words != PAD)  # (B, T) what it wrote, up to and including EOS
         pending = begin(self.reward, batch.rollout(words, start))
 
-        h = model.unroll(shift(words), model.encode(batch.source))  # (B, T, H)
+        context = repeat(model.encode(batch.source[:: self.samples]), self.samples)  # every source is read once
+        h = model.unroll(shift(words), context)  # (B, T, H)
         log_p = model.log_prob(h, words)  # (B, T)
         drift, kl = self.drift(batch.source, words, log_p, free)  # (B, T)
         r = pending()  # (B,)
-        r_bar = self.baseline(h)  # (B, T)
+        r_bar = self.baseline(h, r.view(-1, self.samples))  # (B, T)
 
         reinforce = policy_gradient(log_p, r.unsqueeze(-1) - drift - r_bar, free)
         metrics = measures(log_p, words, free, r, r_bar, batch) | kl

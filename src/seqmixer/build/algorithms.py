@@ -2,8 +2,10 @@
 
 from typing import assert_never
 
+from torch import nn
+
 from seqmixer import schedules
-from seqmixer.algorithms import E2E, Algorithm, Dad, LinearBaseline, Mixer, Reinforce, StepBaseline, Xent
+from seqmixer.algorithms import E2E, Algorithm, Dad, LeaveOneOut, LinearBaseline, Mixer, Reinforce, StepBaseline, Xent
 from seqmixer.config import AlgorithmConfig
 from seqmixer.decoding import fast, greedy, sample
 from seqmixer.types import Reward
@@ -13,9 +15,11 @@ def build_algorithm(config: AlgorithmConfig, reward: Reward, features: int, leng
     forced = forced_words(config, length)
     match config.baseline:
         case "linear":
-            baseline: LinearBaseline | StepBaseline = LinearBaseline(features)
+            baseline: nn.Module = LinearBaseline(features)
         case "step":
             baseline = StepBaseline(features, length)
+        case "leave-one-out":
+            baseline = LeaveOneOut()
         case _:
             assert_never(config.baseline)
     match config.name:
@@ -34,7 +38,7 @@ def build_algorithm(config: AlgorithmConfig, reward: Reward, features: int, leng
         case "e2e":
             return E2E(forced, config.k)
         case "reinforce":
-            return Reinforce(reward, baseline, generate=fast.generate, kl=config.kl)
+            return Reinforce(reward, baseline, generate=fast.generate, kl=config.kl, samples=config.samples)
         case "mixer":
             return Mixer(
                 reward,
@@ -46,6 +50,7 @@ def build_algorithm(config: AlgorithmConfig, reward: Reward, features: int, leng
                 overlap=config.overlap,
                 generate=fast.generate,
                 kl=config.kl,
+                samples=config.samples,
             )
         case _:
             assert_never(config.name)

@@ -151,8 +151,11 @@ class AlgorithmConfig(Section):
     """MIXER: weight of REINFORCE. The released code sums over the batch: times the batch size is its scale."""
     overlap: bool = False
     """MIXER: train word s by both losses, as the released code does."""
-    baseline: Literal["linear", "step"] = "linear"
-    """Expected reward: one linear regressor of the hidden state, or one for each step (as released)."""
+    samples: int = Field(1, ge=1, le=1024)
+    """REINFORCE, MIXER: how many sentences are written, and paid for, for each of a batch."""
+    baseline: Literal["linear", "step", "leave-one-out"] = "linear"
+    """Expected reward: one linear regressor of the hidden state; one for each step (as released); or the mean reward of
+    the other sentences written for the same source, with samples of 2 or more."""
     kl: float = Field(0.0, ge=0)
     """REINFORCE, MIXER: what each nat costs that the model drifts from what it was before them, in units of reward."""
     annealing: Literal["linear", "exponential", "inverse-sigmoid"] = "linear"
@@ -165,6 +168,13 @@ class AlgorithmConfig(Section):
     """DAD: whether the model's own word is drawn or is its most likely one."""
     k: int = Field(5, ge=1)
     """E2E: how many of its best words the model is fed."""
+
+    @model_validator(mode="after")
+    def compares(self) -> Self:
+        if self.baseline == "leave-one-out" and self.samples < 2:
+            got = f"got algorithm.samples = {self.samples}"
+            raise ValueError(f"algorithm.baseline = 'leave-one-out' needs algorithm.samples of 2 or more; {got}")
+        return self
 
     @model_validator(mode="after")
     def decays(self) -> Self:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from seqmixer.decoding.generate import deployed
-from seqmixer.types import BOS, EOS, PAD, SequenceModel
+from seqmixer.types import BOS, EOS, PAD, SequenceModel, repeat
 
 
 @dataclass(frozen=True)
@@ -74,12 +74,3 @@ def top(a: Hypotheses, b: Hypotheses, length_penalty: float) -> Hypotheses:
 def select(tree: Any, rows: Tensor) -> Any:
     """Rows of every tensor in nested tuples."""
     return tree[rows] if isinstance(tree, Tensor) else tuple(select(branch, rows) for branch in tree)
-
-
-def repeat(tree: Any, times: int) -> Any:
-    """Every row of every tensor in nested tuples, `times` in a row."""
-    return (
-        tree.repeat_interleave(times, 0)
-        if isinstance(tree, Tensor)
-        else tuple(repeat(branch, times) for branch in tree)
-    )

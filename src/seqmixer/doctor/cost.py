@@ -75,7 +75,9 @@ def examine_cost(config: Config, task: Task, model: SequenceModel, algorithm: Al
 
 def counted(config: Config, task: Task, model: SequenceModel) -> Memory:
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    numbers = min(config.training.batch_size, len(task.train)) * task.length * len(task.target_vocab)
+    sentences = min(config.training.batch_size, len(task.train))
+    samples = config.algorithm.samples if config.algorithm.name in ("reinforce", "mixer") else 1
+    numbers = samples * sentences * task.length * len(task.target_vocab)
     in_parts = type(model).log_prob is not SequenceModel.log_prob and config.training.fast
     if in_parts and config.algorithm.name != "e2e":
         numbers = min(numbers, ROOM)

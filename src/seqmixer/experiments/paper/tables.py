@@ -124,6 +124,8 @@ def schedule(results: Results) -> Table:
         ["the paper", *(str(theirs[name]) for name in ("xent_epochs", "mixed_epochs", "delta"))],
     ]
     note = f"The paper's: {theirs['where']}. Epochs of this run: {steps}. With s = T = {length} all is XENT."
+    if ours.samples > 1:
+        note += f" MIXER writes {ours.samples} sentences for each source; baseline: {ours.baseline}."
     return Table("Schedule", ["", "N^XENT", "N^XE+R", "Δ"], lines, note)
 
 

@@ -1,0 +1,128 @@
+"""Several sentences for each source, and the baseline that compares them."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from seqmixer.algorithms import LeaveOneOut, LinearBaseline, Mixer, Reinforce
+from seqmixer.build import build_algorithm
+from seqmixer.config import Config
+from seqmixer.decoding import shift
+from seqmixer.errors import ConfigError
+from seqmixer.losses import log_prob
+from seqmixer.models import AttentiveEncoder, LSTMCell, Recurrent
+from seqmixer.rewards import sentence_bleu
+from seqmixer.types import BOS, EOS, PAD, Batch
+
+V, H, T = 6, 3, 2
+TARGET = torch.tensor([[3, EOS], [5, 4]])
+SOURCE = torch.tensor([[4, 5, 6], [8, 3, PAD]])
+BATCH = Batch(SOURCE, TARGET, TARGET.unsqueeze(1), meta=[{"source": "a"}, {"source": "b"}])
+THRICE = torch.tensor([0, 0, 0, 1, 1, 1])
+
+
+def random(module):
+    for parameter in module.parameters():
+        nn.init.normal_(parameter)
+    return module.double()
+
+
+def translator():
+    return random(Recurrent(LSTMCell, AttentiveEncoder(9, H, positions=6, window=3), V, H))
+
+
+def writing(words):
+    """A `generate` that writes these words."""
+    return lambda model, source, given, keep, choose: words
+
+
+def gradients(loss, *modules):
+    return torch.autograd.grad(loss, [p for module in modules for p in module.parameters()])
+
+
+def test_what_is_expected_of_a_sentence_is_the_mean_of_the_others_for_its_source():
+    r = torch.rand(3, 4, dtype=torch.double)
+
+    r_bar = LeaveOneOut()(torch.zeros(12, T, H), r)
+
+    assert r_bar.shape == (12, T)
+    for source, sentence in itertools.product(range(3), range(4)):
+        expected = np.delete(r[source].numpy(), sentence).mean()
+        assert r_bar[4 * source + sentence].tolist() == pytest.approx([expected] * T)
+
+
+def test_the_estimator_is_unbiased_over_every_pair_of_sentences():
+    """Summed over all pairs, p(v) p(w) * gradient(v, w) is the gradient of -E[r] (Eq. 9)."""
+    model, one = translator(), Batch(SOURCE[1:], TARGET[1:], TARGET[1:].unsqueeze(1))
+    words = [v for v in range(V) if v not in (PAD, BOS, EOS)]
+    every = torch.tensor([[EOS, PAD], *([word, EOS] for word in words), *itertools.product(words, repeat=2)])
+    r = torch.rand(len(every), dtype=torch.double)
+    o = model.logits(model.unroll(shift(every), model.encode(one.source.expand(len(every), -1))))
+    p = (log_prob(o, every) * (every != PAD)).sum(-1).exp()
+
+    estimated = [torch.zeros_like(parameter) for parameter in model.parameters()]
+    for pair in map(list, itertools.product(range(len(every)), repeat=2)):
+        algorithm = Reinforce(lambda rollout, pair=pair: r[pair], LeaveOneOut(), writing(every[pair]), samples=2)
+        for total, gradient in zip(estimated, gradients(algorithm(model, one, 0).value, model), strict=True):
+            total += p[pair].prod().detach() * gradient
+
+    assert p.sum().item() == pytest.approx(1)
+    for a, b in zip(estimated, gradients(-(p * r).sum(), model), strict=True):
+        torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+@pytest.mark.parametrize("s", [0, 1])
+def test_each_sentence_so_many_times_is_a_batch_that_has_it_so_many_times(s, overlap):
+    model, baseline = translator(), random(LinearBaseline(H))
+    words = torch.tensor([[3, EOS], [3, 5], [3, 3], [5, EOS], [5, 5], [5, 3]])
+    r = torch.rand(6, dtype=torch.double)
+    larger = Batch(SOURCE[THRICE], TARGET[THRICE], TARGET[THRICE].unsqueeze(1))
+
+    def loss(batch, samples):
+        mixer = Mixer(lambda _: r, baseline, T, [s], overlap=overlap, generate=writing(words), samples=samples)
+        return mixer(model, batch, 0)
+
+    some, others = loss(BATCH, 3), loss(larger, 1)
+    torch.testing.assert_close(some.value, others.value)
+    torch.testing.assert_close(some.metrics, others.metrics)
+    for a, b in zip(gradients(some.value, model, baseline), gradients(others.value, model, baseline), strict=True):
+        torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize("kind", ["reinforce", "mixer"])
+def test_every_sentence_is_drawn_for_itself_and_paid_by_the_references_of_its_source(kind):
+    seen = []
+
+    def reward(rollout):
+        seen.append(rollout)
+        return sentence_bleu(rollout)
+
+    config = Config.parse({"algorithm": {"name": kind, "samples": 3, "baseline": "leave-one-out", "xent_epochs": 0}})
+    torch.manual_seed(1)
+    build_algorithm(config.algorithm, reward, H, T)(translator().float(), BATCH, 9)
+
+    (rollout,) = seen
+    assert torch.equal(rollout.references, BATCH.references[THRICE])
+    assert torch.equal(rollout.source, SOURCE[THRICE])
+    assert [meta["source"] for meta in rollout.meta] == ["a", "a", "a", "b", "b", "b"]
+    assert len({tuple(words) for words in rollout.words.tolist()}) > 2
+
+
+def test_a_source_is_read_once_for_all_the_sentences_that_are_scored():
+    model, read = translator(), []
+    encode, words = model.encode, torch.tensor([[3, EOS]] * 6)
+    model.encode = lambda source: read.append(source) or encode(source)
+
+    Reinforce(lambda _: torch.ones(6).double(), LeaveOneOut(), writing(words), samples=3)(model, BATCH, 0)
+
+    (source,) = read
+    assert torch.equal(source, SOURCE)
+
+
+def test_the_baseline_of_one_sentence_has_nothing_to_compare_with():
+    with pytest.raises(ConfigError, match=r"needs algorithm\.samples of 2 or more; got algorithm\.samples = 1"):
+        Config.parse({"algorithm": {"baseline": "leave-one-out"}})
