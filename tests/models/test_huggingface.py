@@ -167,6 +167,19 @@ def test_the_estimator_of_reinforce_is_unbiased_over_every_sentence_of_a_t5():
         torch.testing.assert_close(a, b)
 
 
+def test_a_source_read_once_for_two_sentences_gives_the_gradient_of_one_read_twice(model):
+    words, r, twice = TARGET[[0, 1, 1, 2, 2, 0]], torch.rand(6), torch.tensor([0, 0, 1, 1, 2, 2])
+    larger = Batch(SOURCE[twice], TARGET[twice], TARGET[twice].unsqueeze(1))
+    learnt, baseline = [p for p in model.parameters() if p.requires_grad], LinearBaseline(model.features)
+
+    def gradients(batch, samples):
+        loss = Reinforce(lambda rollout: r, baseline, lambda *_: words, samples=samples)(model, batch, 0).value
+        return torch.autograd.grad(loss, learnt, materialize_grads=True)
+
+    for a, b in zip(gradients(BATCH, 2), gradients(larger, 1), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("kind", ["bart", "gpt2"])
 def test_what_is_computed_in_bfloat16_keeps_its_weights_and_gradients_in_single_precision(kind):
     exact = adapted(kind)
