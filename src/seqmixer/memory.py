@@ -9,7 +9,7 @@ from seqmixer.errors import OutOfMemory
 SIGNS = ("out of memory", "DefaultCPUAllocator", "ALLOC_FAILED", "Storage size calculation overflowed")
 ADVICE = (
     "take a smaller model (model.hidden, model.layers), smaller batches (training.batch_size, evaluation.batch_size), "
-    "shorter sentences (data.length) or a smaller beam"
+    "fewer samples (algorithm.samples), shorter sentences (data.length) or a smaller beam"
 )
 
 

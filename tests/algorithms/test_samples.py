@@ -126,3 +126,5 @@ def test_a_source_is_read_once_for_all_the_sentences_that_are_scored():
 def test_the_baseline_of_one_sentence_has_nothing_to_compare_with():
     with pytest.raises(ConfigError, match=r"needs algorithm\.samples of 2 or more; got algorithm\.samples = 1"):
         Config.parse({"algorithm": {"baseline": "leave-one-out"}})
+    with pytest.raises(ConfigError, match=r"2 samples of a source or more, got 1; set samples"):
+        Reinforce(sentence_bleu, LeaveOneOut())(translator(), BATCH, 0)

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from seqmixer.errors import ConfigError
+
 
 class LinearBaseline(nn.Module):
     """rbar_t: the reward expected at step t, a linear regressor of the hidden state (Sec. 3.2.1).
@@ -43,5 +45,7 @@ class LeaveOneOut(nn.Module):
     """The mean reward of the other sentences that were written for the same source; nothing is learnt."""
 
     def forward(self, h: Tensor, r: Tensor) -> Tensor:
+        if r.shape[-1] < 2:
+            raise ConfigError(f"leave-one-out compares 2 samples of a source or more, got {r.shape[-1]}; set samples")
         others = (r.sum(-1, keepdim=True) - r) / (r.shape[-1] - 1)  # (B/k, k)
         return others.reshape(-1, 1).expand(h.shape[:-1])  # (B, T)
