@@ -180,6 +180,14 @@ def test_wrong_use_of_a_run(run, config, arguments, message):
     assert (code, err.splitlines()[-1]) == (2, f"seqmixer: {message}")
 
 
+@pytest.mark.parametrize(("beam", "allowed"), [(0, "1"), (1001, "1000")])
+@pytest.mark.parametrize("command", [["evaluate", "runs/mine"], ["generate", "runs/mine"], ["compare", "a", "b"]])
+def test_a_beam_out_of_bounds_is_refused_with_the_bound(run, command, beam, allowed):
+    code, out, err = run(*command, "--beam", beam)
+    assert (code, out) == (2, "")
+    assert re.search(rf"'--beam'.*\b{allowed}\b", err), err
+
+
 def test_a_run_that_the_memory_did_not_hold_leaves_its_name_free(run, config):
     assert run("train", config.name, *TINY, "--set", "model.hidden=1000000")[0] == 2
     assert run("train", config.name, *TINY, "--set", "training.epochs=1")[0] == 0
