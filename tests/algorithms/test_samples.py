@@ -112,15 +112,40 @@ def test_every_sentence_is_drawn_for_itself_and_paid_by_the_references_of_its_so
     assert len({tuple(words) for words in rollout.words.tolist()}) > 2
 
 
-def test_a_source_is_read_once_for_all_the_sentences_that_are_scored():
+def test_a_source_is_read_once_for_all_its_sentences():
+    """By the model that writes them, by the model that is trained, and by the one it is held to."""
     model, read = translator(), []
-    encode, words = model.encode, torch.tensor([[3, EOS]] * 6)
-    model.encode = lambda source: read.append(source) or encode(source)
+    encode = Recurrent.encode
 
-    Reinforce(lambda _: torch.ones(6).double(), LeaveOneOut(), writing(words), samples=3)(model, BATCH, 0)
+    def spy(network, source):
+        read.append(source)
+        return encode(network, source)
 
-    (source,) = read
-    assert torch.equal(source, SOURCE)
+    algorithm = Reinforce(lambda _: torch.rand(6).double(), LeaveOneOut(), kl=0.1, samples=3)
+    algorithm.remember(model)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Recurrent, "encode", spy)
+        algorithm(model, BATCH, 0)
+
+    assert len(read) == 3
+    assert all(torch.equal(source, SOURCE) for source in read)
+
+
+@pytest.mark.parametrize("s", [0, 1])
+def test_the_model_that_is_held_to_reads_the_source_of_each_sentence(s):
+    """The KL term of a batch is that of the same batch with every sentence written out."""
+    model, held = translator(), translator()
+    words, r = torch.tensor([[3, EOS], [3, 5], [3, 3], [5, EOS], [5, 5], [5, 3]]), torch.rand(6, dtype=torch.double)
+    larger = Batch(SOURCE[THRICE], TARGET[THRICE], TARGET[THRICE].unsqueeze(1))
+
+    def loss(batch, samples):
+        baseline = LinearBaseline(H).double()
+        mixer = Mixer(lambda _: r, baseline, T, [s], generate=writing(words), kl=0.5, samples=samples)
+        mixer.remember(held)
+        return mixer(model, batch, 0)
+
+    torch.testing.assert_close(loss(BATCH, 3).value, loss(larger, 1).value)
+    torch.testing.assert_close(loss(BATCH, 3).metrics, loss(larger, 1).metrics)
 
 
 def test_the_baseline_of_one_sentence_has_nothing_to_compare_with():

@@ -318,3 +318,16 @@ def test_unknown_words_may_be_written():
     model.M_o.bias.data = nn.functional.one_hot(torch.tensor(UNK), V).double()
 
     assert (generate(model, TEXT, *free(TEXT, T), greedy) == UNK).all()
+
+
+def test_several_sentences_for_a_source_are_those_of_the_source_given_as_often():
+    model, given = translator(), torch.full((6, T), PAD)
+    given[:, 0] = torch.tensor([3, 4, 5, 3, 4, 5])  # sentences begin in three ways
+    keep = torch.arange(T).expand(6, T) == 0
+
+    words = generate(model, TEXT, given, keep, greedy)
+
+    for i, sentence in enumerate(words):
+        (alone,) = generate(model, TEXT[i // 3 : i // 3 + 1], given[i : i + 1], keep[i : i + 1], greedy)
+        assert torch.equal(sentence, alone)
+    assert not torch.equal(words[:3], words[3:])  # the two sources differ

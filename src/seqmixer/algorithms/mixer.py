@@ -40,10 +40,10 @@ class Mixer(Paid):
     def loss(self, model: SequenceModel, batch: Batch, stage: Stage, dial: Tensor) -> Loss:
         if stage is XENT:
             return reference_loss(model, batch, inputs=batch.target)
-        batch = batch.repeat(self.samples)
         s = dial.long()  # ()
         start = (s - 1).clamp(min=0) if self.overlap else s  # the first word the model writes
         written = self.write(model, batch, start)
+        batch = written.batch
 
         # up to s the words are the target's, unless the model wrote word s
         taught = model.log_prob(written.h, batch.target) if self.overlap else written.log_p

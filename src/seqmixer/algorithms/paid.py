@@ -8,17 +8,18 @@ from torch import Tensor, nn
 from seqmixer.algorithms.algorithm import Algorithm
 from seqmixer.algorithms.measures import measures, over
 from seqmixer.algorithms.reference import divergence, drift_to_go, frozen, reference_log_prob
-from seqmixer.decoding import generate, sample, shift
+from seqmixer.decoding import generate, read, sample, shift
 from seqmixer.errors import ConfigError
 from seqmixer.losses import baseline_error, policy_gradient
 from seqmixer.rewards import begin
-from seqmixer.types import PAD, Batch, Generate, Reward, SequenceModel, repeat
+from seqmixer.types import PAD, Batch, Generate, Reward, SequenceModel
 
 
 @dataclass(frozen=True)
 class Written:
     """What the model wrote, and what it learns from it."""
 
+    batch: Batch  # what it was written for: each sentence k times in a row
     h: Tensor  # (B, T, H)
     log_p: Tensor  # (B, T) of the words, given or written
     reinforce: Tensor  # () Eq. 11, summed over the batch
@@ -52,25 +53,22 @@ class Paid(Algorithm):
             self.reference = frozen(model)
 
     def write(self, model: SequenceModel, batch: Batch, start: int | Tensor = 0) -> Written:
-        """Let the model go on after the first `start` words of the target, and pay it for what it wrote.
-
-        The batch has each sentence `samples` times in a row.
-        """
+        """Let the model go on after the first `start` words of the target, and pay it for what it wrote."""
+        source, batch = batch.source, batch.repeat(self.samples)
         given = (steps_of(batch) < start).expand_as(batch.target)  # (B, T)
-        words = self.generate(model, batch.source, batch.target, given, sample)  # w_1..w_s w^g_{s+1}..w^g_T: (B, T)
+        words = self.generate(model, source, batch.target, given, sample)  # w_1..w_s w^g_{s+1}..w^g_T: (B, T)
         free = ~given & (words != PAD)  # (B, T) what it wrote, up to and including EOS
         pending = begin(self.reward, batch.rollout(words, start))
 
-        context = repeat(model.encode(batch.source[:: self.samples]), self.samples)  # every source is read once
-        h = model.unroll(shift(words), context)  # (B, T, H)
+        h = model.unroll(shift(words), read(model, source, len(words)))  # (B, T, H)
         log_p = model.log_prob(h, words)  # (B, T)
-        drift, kl = self.drift(batch.source, words, log_p, free)  # (B, T)
+        drift, kl = self.drift(source, words, log_p, free)  # (B, T)
         r = pending()  # (B,)
         r_bar = self.baseline(h, r.view(-1, self.samples))  # (B, T)
 
         reinforce = policy_gradient(log_p, r.unsqueeze(-1) - drift - r_bar, free)
         metrics = measures(log_p, words, free, r, r_bar, batch) | kl
-        return Written(h, log_p, reinforce, baseline_error(r_bar, r, free), metrics)
+        return Written(batch, h, log_p, reinforce, baseline_error(r_bar, r, free), metrics)
 
     def drift(self, source: Tensor, words: Tensor, log_p: Tensor, free: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """What each step pays for the KL to the reference, (B, T), and `kl` for the log; without a KL term nothing."""

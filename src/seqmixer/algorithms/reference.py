@@ -20,7 +20,7 @@ from copy import deepcopy
 import torch
 from torch import Tensor
 
-from seqmixer.decoding import deployed, shift
+from seqmixer.decoding import deployed, read, shift
 from seqmixer.types import SequenceModel
 
 
@@ -31,9 +31,9 @@ def frozen(model: SequenceModel) -> SequenceModel:
 
 @torch.no_grad()
 def reference_log_prob(reference: SequenceModel, source: Tensor, words: Tensor) -> Tensor:
-    """log p_ref(w_t | w_<t), without dropout.  (B, T) -> (B, T)"""
+    """log p_ref(w_t | w_<t), without dropout; of B/k sources each is for k sentences.  (B, T) -> (B, T)"""
     with deployed(reference):
-        return reference.log_prob(reference.unroll(shift(words), reference.encode(source)), words)
+        return reference.log_prob(reference.unroll(shift(words), read(reference, source, len(words))), words)
 
 
 @torch.no_grad()

@@ -11,9 +11,8 @@ class Reinforce(Paid):
     """Eqs. 9-11 on whole sentences. From a random model it does not train (Sec. 4.4): start from an XENT one."""
 
     def loss(self, model: SequenceModel, batch: Batch, stage: Stage, dial: Tensor) -> Loss:
-        batch = batch.repeat(self.samples)
         written = self.write(model, batch)
-        return Loss((written.reinforce + written.error) / len(batch), written.metrics)
+        return Loss((written.reinforce + written.error) / len(written.batch), written.metrics)
 
     def stage(self, epoch: int) -> Stage:
         return Stage("REINFORCE", sampled=True, program="reinforce")

@@ -2,7 +2,7 @@
 
 from seqmixer.decoding import fast
 from seqmixer.decoding.beam import Hypotheses, beam_search
-from seqmixer.decoding.generate import deployed, ended, free, generate, greedy, sample, sampler, score, shift
+from seqmixer.decoding.generate import deployed, ended, free, generate, greedy, read, sample, sampler, score, shift
 
 __all__ = [
     "Hypotheses",
@@ -13,6 +13,7 @@ __all__ = [
     "free",
     "generate",
     "greedy",
+    "read",
     "sample",
     "sampler",
     "score",

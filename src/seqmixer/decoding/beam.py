@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from seqmixer.decoding.generate import deployed
-from seqmixer.types import BOS, EOS, PAD, SequenceModel, repeat
+from seqmixer.decoding.generate import deployed, read
+from seqmixer.types import BOS, EOS, PAD, SequenceModel
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ def beam_search(
     """
     B, K, T = len(source), beam, length
     with deployed(model):
-        context = repeat(model.encode(source), K)  # (B*K, ...)
+        context = read(model, source, K * len(source))  # (B*K, ...)
         state = model.start(context)
         word = torch.full((B * K,), BOS, device=source.device)
         log_p = torch.full((B, K), -torch.inf, device=source.device)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from seqmixer.kernels import draw
-from seqmixer.types import BOS, EOS, PAD, Choose, SequenceModel
+from seqmixer.types import BOS, EOS, PAD, Choose, Context, SequenceModel, repeat
 
 
 def shift(words: Tensor) -> Tensor:
@@ -23,13 +23,13 @@ def generate(model: SequenceModel, source: Tensor, given: Tensor, keep: Tensor, 
     MIXER. Keep by a coin per step: DAD. The model writes as it will be deployed: in eval mode, without dropout.
 
     Args:
-        source: (B, N), (B, D) or (B, 0), what the model encodes.
+        source: (B, N), (B, D) or (B, 0), what the model encodes; or B/k rows, each for k sentences in a row.
         given: (B, T) words to keep; its width is how many words are written.
         keep: (B, T) true where the given word is taken.
         choose: (B, V) -> (B,) picks the model's own word.
     """
     with deployed(model):
-        context = model.encode(source)
+        context = read(model, source, len(given))
         state = model.start(context)
         word = torch.full_like(given[:, 0], BOS)
         words = []
@@ -38,6 +38,11 @@ def generate(model: SequenceModel, source: Tensor, given: Tensor, keep: Tensor, 
             word = torch.where(keep[:, t], given[:, t], choose(model.logits(h)))
             words.append(word)
     return ended(torch.stack(words, 1))
+
+
+def read(model: SequenceModel, source: Tensor, sentences: int) -> Context:
+    """The context of so many sentences, of which as many in a row have one source; each source is encoded once."""
+    return repeat(model.encode(source), sentences // len(source))
 
 
 def ended(words: Tensor) -> Tensor:
