@@ -129,7 +129,8 @@ def test_a_function_of_strings_is_a_reward(run, config):
     ("overrides", "message"),
     [
         (["model.hiden=3"], r"run.toml: unknown setting 'model.hiden'. Did you mean 'model.hidden'\? Known: .*"),
-        (['data.train=["no.src", "text.tgt"]'], r".*no.src: no such file"),
+        (['data.train=["no.src", "text.tgt"]', 'data.test=["text.src", "no.tgt"]'],
+         r"no such files: .*/no.src, .*/no.tgt; mend the names, or data.folder: its default is the variable SEQMIXER_DATA, which is .*"),
         (['data.train=["text.src", "short.tgt"]'],
          r".*/text.src has 8 lines but .*/short.tgt has 2; parallel files need equal counts"),
         (["reward.name=own:broken"], r"reward '.*broken' returned nan for sequence \d+, '.*'; a reward is one finite number"),

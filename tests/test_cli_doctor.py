@@ -98,7 +98,10 @@ def test_the_start_of_a_run_is_the_model_that_is_examined(run, config):
             ["reward.name=own:broken"],
             "problem  pre-flight: reward 'broken' returned nan for sequence 0, '{first}'; a reward is one finite number",
         ),
-        (["data.folder=away"], "problem  data: away/train.a: no such file; mend its name, or data.folder"),
+        (
+            ["data.folder=away"],
+            "problem  data: away/train.a: no such file; mend the names, or data.folder: its default is the variable SEQMIXER_DATA, which is ",
+        ),
         (
             ["data.folder=away"],
             "note     cost: time, memory and pre-flight not measured: the data must be mended first",

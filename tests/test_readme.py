@@ -21,6 +21,7 @@ def blocks(language):
 def folder(tmp_path, monkeypatch):
     """A user's folder: parallel text, and the files that the README's blocks name in their first line."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SEQMIXER_DATA", raising=False)
     monkeypatch.syspath_prepend(tmp_path)
     german, english = (
         ["der", "die", "das", "ein", "hund", "katze", "sieht"],

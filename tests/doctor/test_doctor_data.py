@@ -12,6 +12,8 @@ SOURCES = {
     "test": ["a a", "d d c", "b e"],
 }
 
+NOT_SET = "mend the names, or data.folder: its default is the variable SEQMIXER_DATA, which is not set"
+
 
 @pytest.fixture
 def config(tmp_path):
@@ -45,20 +47,22 @@ def test_good_data_is_described(config, tmp_path):
     ]
 
 
-def test_every_missing_file_is_named(config, tmp_path):
+def test_every_missing_file_is_named(config, tmp_path, monkeypatch):
+    monkeypatch.delenv("SEQMIXER_DATA", raising=False)
     (tmp_path / "train.b").unlink()
     (tmp_path / "test.a").unlink()
     assert said(config(), tmp_path) == [
-        ("problem", f"{tmp_path}/train.b: no such file; mend its name, or data.folder"),
-        ("problem", f"{tmp_path}/test.a: no such file; mend its name, or data.folder"),
+        ("problem", f"{tmp_path}/train.b: no such file; {NOT_SET}"),
+        ("problem", f"{tmp_path}/test.a: no such file; {NOT_SET}"),
     ]
 
 
-def test_missing_captions_are_named(tmp_path):
+def test_missing_captions_are_named(tmp_path, monkeypatch):
+    monkeypatch.delenv("SEQMIXER_DATA", raising=False)
     captions = Config.parse({"data": {"task": "captions", "folder": str(tmp_path)}})
     assert said(captions, tmp_path) == [
-        ("problem", f"{tmp_path}/captions.json: no such file; mend its name, or data.folder"),
-        ("problem", f"{tmp_path}/features.npy: no such file; mend its name, or data.folder"),
+        ("problem", f"{tmp_path}/captions.json: no such file; {NOT_SET}"),
+        ("problem", f"{tmp_path}/features.npy: no such file; {NOT_SET}"),
     ]
 
 

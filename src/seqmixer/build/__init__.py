@@ -3,7 +3,7 @@
 from seqmixer.build.algorithms import build_algorithm, forced_words
 from seqmixer.build.models import Dimensions, Model, build_model
 from seqmixer.build.rewards import build_metric, build_reward, named_metric
-from seqmixer.build.tasks import build_task, first
+from seqmixer.build.tasks import build_task, elsewhere, first, missing_files
 
 __all__ = [
     "Dimensions",
@@ -13,7 +13,9 @@ __all__ = [
     "build_model",
     "build_reward",
     "build_task",
+    "elsewhere",
     "first",
     "forced_words",
+    "missing_files",
     "named_metric",
 ]

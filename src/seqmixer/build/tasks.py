@@ -1,5 +1,7 @@
 """[data] to a task."""
 
+import os
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import assert_never
@@ -21,11 +23,15 @@ from seqmixer.data import (
     text_task,
     toy,
 )
+from seqmixer.errors import DataError
 
 
 @collector_paused()
 def build_task(config: DataConfig, vocabs: Vocabs | None = None) -> Task:
     """The data, encoded with `vocabs` if given (those of a saved run, or of a pretrained model)."""
+    gone = missing_files(config)
+    if gone:
+        raise DataError(f"no such files: {', '.join(map(str, gone))}; {elsewhere()}")
     folder = Path(config.folder)
     source_limits = VocabLimits(config.source_min_count, config.source_max_size)
     target_limits = VocabLimits(config.target_min_count, config.target_max_size)
@@ -60,6 +66,26 @@ def build_task(config: DataConfig, vocabs: Vocabs | None = None) -> Task:
     if vocabs is not None and vocabs != (task.source_vocab, task.target_vocab):
         task = recoded(task, vocabs, config.length)  # a built-in task in the words of a pretrained model
     return task if config.limit is None else replace(task, train=first(task.train, config.limit))
+
+
+def missing_files(config: DataConfig) -> list[Path]:
+    """All files that are named and not there, where reading would name the first."""
+    match config.task:
+        case "text":
+            names: Iterable[str] = (*config.train, *config.valid, *config.test)
+        case "captions":
+            names = (config.captions, config.features)
+        case _:
+            names = ()
+    paths = [Path(config.folder) / name for name in dict.fromkeys(names)]
+    return [path for path in paths if not path.exists()]
+
+
+def elsewhere() -> str:
+    """What to do about files that are not there: the variable may point away from those of the current folder."""
+    value = os.environ.get("SEQMIXER_DATA")
+    variable = f"which is {value}" if value else "which is not set"
+    return f"mend the names, or data.folder: its default is the variable SEQMIXER_DATA, {variable}"
 
 
 def read_split(config: DataConfig, i: int) -> Pairs:

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from seqmixer.build import build_metric
-from seqmixer.config import Config, DataConfig
+from seqmixer.build import build_metric, elsewhere, missing_files
+from seqmixer.config import Config
 from seqmixer.data import Split, Task, coverage
 from seqmixer.data.cropping import length_covering
 from seqmixer.doctor.findings import Finding, Section
@@ -18,9 +18,9 @@ LEAK = 0.01  # share of examples that stand in the training data too, from which
 
 def examine_data(config: Config, folder: Path) -> tuple[Section, Task | None]:
     """The task is None where it cannot be read."""
-    gone = list(missing_files(config.data))
+    gone = missing_files(config.data)
     if gone:
-        return Section("data", gone), None
+        return Section("data", [Finding("problem", f"{path}: no such file", advice=elsewhere()) for path in gone]), None
     try:
         task = task_of(config, folder)
         build_metric(config, task)
@@ -39,20 +39,6 @@ def examine_data(config: Config, folder: Path) -> tuple[Section, Task | None]:
         )
         findings.append(Finding("warning", what, "an epoch is then one update", "lower it"))
     return Section("data", findings, measured(task)), task
-
-
-def missing_files(config: DataConfig) -> Iterator[Finding]:
-    """All of them, where reading would name the first."""
-    match config.task:
-        case "text":
-            names: Iterable[str] = dict.fromkeys((*config.train, *config.valid, *config.test))
-        case "captions":
-            names = (config.captions, config.features)
-        case _:
-            names = ()
-    for path in (Path(config.folder) / name for name in names):
-        if not path.exists():
-            yield Finding("problem", f"{path}: no such file", advice="mend its name, or data.folder")
 
 
 def size(config: Config, task: Task) -> Finding:

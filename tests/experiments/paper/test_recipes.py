@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from seqmixer.config import Config, DataConfig
+from seqmixer.config import Config
 from seqmixer.errors import ConfigError, DataError
 from seqmixer.experiments.paper.published import published
-from seqmixer.experiments.paper.recipes import CONFIGS, QUICK, TASKS, chosen, experiments, read_card, require_files
+from seqmixer.experiments.paper.recipes import CONFIGS, QUICK, TASKS, chosen, experiments, read_card
 from seqmixer.schedules import forced_words
 
 PAPER = {  # task: model, hidden, T, reward; Secs. 4.1-4.3
@@ -139,21 +139,14 @@ def test_missing_data_is_named_with_what_to_do(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "coco").mkdir()
     (tmp_path / "coco/captions.json.gz").touch()
-    refused(DataError, "captioning-tuned.toml: no such files: coco/features_u8.npz; put them there, set SEQMIXER_DATA (which is not set) to "
-            "the folder that has them, or name files of your own with --set data.captions=... --set data.features=...",
-            read_card, recipe("captioning", "tuned"))  # fmt: skip
+    refused(DataError, f"no such files: {tmp_path}/coco/features_u8.npz; mend the names, or data.folder: its default is the variable SEQMIXER_DATA, "
+            "which is not set", read_card, recipe("captioning", "tuned"))  # fmt: skip
     monkeypatch.setenv("SEQMIXER_DATA", "/no/where")
     names = [
         f"/no/where/multi30k-de-en/{split}.{side}.gz" for split in ("train", "valid", "test") for side in ("de", "en")
     ]
-    refused(DataError, f"multi30k.toml: no such files: {', '.join(names)}; put them there, set SEQMIXER_DATA (which is /no/where) to "
-            "the folder that has them, or name files of your own with --set data.train=...",
-            read_card, recipe("translation", "quick"))  # fmt: skip
-
-
-def test_files_are_not_looked_for_where_the_data_has_none():
-    require_files(DataConfig(task="dataset", columns=("source", "target")), Path("mine.toml"))
-    require_files(DataConfig(task="toy-translation"), Path("mine.toml"))
+    refused(DataError, f"no such files: {', '.join(names)}; mend the names, or data.folder: its default is the variable SEQMIXER_DATA, "
+            "which is /no/where", read_card, recipe("translation", "quick"))  # fmt: skip
 
 
 def test_a_test_split_too_small_for_the_papers_protocol_is_refused_before_training(tmp_path):

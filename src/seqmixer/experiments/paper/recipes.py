@@ -1,11 +1,10 @@
 """Which config, which methods and which folder an experiment has, and whether its data is there."""
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from seqmixer.build import forced_words
-from seqmixer.config import Config, DataConfig
+from seqmixer.config import Config
 from seqmixer.data import Task, coverage
 from seqmixer.errors import ConfigError, DataError, unknown
 from seqmixer.experiments.grid import METHODS, Method, Recipe, read_once
@@ -117,7 +116,6 @@ def chosen(names: str | None, config: Config) -> tuple[Method, ...]:
 def read_card(experiment: Experiment) -> Card:
     """Read the data once before hours are spent on it."""
     config, path = experiment.config, experiment.recipe.path
-    require_files(config.data, path)
     task = read_once(located(config).data)
     meta = task.test.meta
     if task.features is None and not kept([str(e["source"]) for e in meta], [e["references"] for e in meta]):
@@ -131,19 +129,3 @@ def read_card(experiment: Experiment) -> Card:
             f"algorithm.mixed_epochs = {config.algorithm.mixed_epochs} leave no stage for REINFORCE; lower delta"
         )
     return Card.of(task)
-
-
-def require_files(data: DataConfig, path: Path) -> None:
-    """Name all files that are missing, at once."""
-    if data.task not in ("text", "captions"):
-        return
-    folder = Path(data.folder)
-    names = [*data.train, *data.valid, *data.test] if data.task == "text" else [data.captions, data.features]
-    missing = [str(folder / name) for name in names if not (folder / name).is_file()]
-    if missing:
-        variable = f"is {os.environ['SEQMIXER_DATA']}" if "SEQMIXER_DATA" in os.environ else "is not set"
-        own = "--set data.captions=... --set data.features=..." if data.task == "captions" else "--set data.train=..."
-        raise DataError(
-            f"{path.name}: no such files: {', '.join(missing)}; put them there, set SEQMIXER_DATA (which {variable}) "
-            f"to the folder that has them, or name files of your own with {own}"
-        )
