@@ -2,12 +2,18 @@ import os
 
 os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported, and for the processes that tests start
 
+import os
 import sys
+from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import settings
 
 from seqmixer.cli import main
+
+settings.register_profile("same", derandomize=True)
+settings.load_profile("same")
 
 
 @pytest.fixture(autouse=True)
@@ -25,6 +31,21 @@ def forget_modules_of_the_test(tmp_path_factory):
     for name, module in list(sys.modules.items()):
         if str(getattr(module, "__file__", "")).startswith(str(tmp_path_factory.getbasetemp())):
             del sys.modules[name]
+
+
+@pytest.fixture
+def real_data():
+    """real_data(name): the folder of a real data set; where it is not, the test is skipped."""
+
+    def folder(name):
+        if not os.environ.get("SEQMIXER_DATA"):
+            pytest.skip("SEQMIXER_DATA, the folder of the real data, is not set")
+        path = Path(os.environ["SEQMIXER_DATA"]) / name
+        if not path.is_dir():
+            pytest.skip(f"SEQMIXER_DATA has no {name}")
+        return path
+
+    return folder
 
 
 @pytest.fixture

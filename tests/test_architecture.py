@@ -115,7 +115,7 @@ def test_only_the_fast_path_knows_the_device():
 
 def test_models_know_nothing_of_training():
     """No losses, rewards or modes there: a model is six methods."""
-    for path in (SOURCE / "models").glob("*.py"):
+    for path in (SOURCE / "models").rglob("*.py"):
         names = {node.name for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.FunctionDef)}
         assert not {name for name in names if "loss" in name or "reward" in name}, place(path)
 

@@ -2,7 +2,6 @@ import json
 import re
 import subprocess
 import sys
-import time
 
 import pytest
 import torch
@@ -49,17 +48,12 @@ def config(tmp_path, monkeypatch):
 
 
 def test_help_answers_at_once():
-    began = time.perf_counter()
-    done = subprocess.run([sys.executable, "-m", "seqmixer", "--help"], capture_output=True, text=True, check=True)
-    seconds = time.perf_counter() - began
+    """What would take seconds is not imported."""
+    command = [sys.executable, "-X", "importtime", "-m", "seqmixer", "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "Train text generators on the score they are judged by" in done.stdout
-    assert (
-        seconds < 0.5
-        or "torch"
-        not in subprocess.run(
-            [sys.executable, "-X", "importtime", "-m", "seqmixer", "--help"], capture_output=True, text=True, check=True
-        ).stderr
-    )  # on a busy machine only the cause is tested: torch is not imported
+    assert "typer" in done.stderr
+    assert "torch" not in done.stderr
 
 
 @pytest.mark.parametrize("command", ["train", "evaluate", "generate", "compare", "demo", "doctor", "paper", "settings"])

@@ -22,7 +22,10 @@ def test_a_file_an_override_and_the_defaults_make_a_config(tmp_path):
 
 def test_whole_numbers_pass_for_numbers_and_the_largest_are_allowed(tmp_path):
     config = load(
-        tmp_path, "seed = 9223372036854775807\n[data]\nlength = 10_000", "training.lr=1", "training.threads=1024"
+        tmp_path,
+        "seed = 9223372036854775807\n[data]\ntask = 'captions'\nlength = 10_000",
+        "training.lr=1",
+        "training.threads=1024",
     )
     assert (config.seed, config.data.length, config.training.lr, config.training.threads) == (
         2**63 - 1,
@@ -155,3 +158,27 @@ def test_an_override_of_the_wrong_form(tmp_path, override, message):
 def test_a_config_may_begin_with_a_byte_order_mark(tmp_path):
     (tmp_path / "mine.toml").write_bytes(b"\xef\xbb\xbfname = 'mine'\n")
     assert Config.load(tmp_path / "mine.toml").name == "mine"
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"data": {"length": 5}}, "data.length is not for data.task = 'toy-translation', which has words and T of its own"),
+        ({"data": {"task": "toy-captioning", "target_min_count": 2}},
+         "data.target_min_count is not for data.task = 'toy-captioning', which has words and T of its own"),
+        ({"data": {"prefix": "say: "}}, "data.prefix is for model.name = 'huggingface', not 'lstm'"),
+        ({"data": {"task": "captions", "source_length": 5}, "model": {"name": "gru"}},
+         "data.source_length is for model.name = 'huggingface', not 'gru'"),
+        ({"data": {"source_max_size": 9}, "model": {"name": "huggingface", "path": "x"}},
+         "data.source_max_size is not for model.name = 'huggingface', whose words are its own"),
+    ],
+)  # fmt: skip
+def test_settings_that_nothing_would_read_are_refused(values, message):
+    with pytest.raises(ConfigError) as error:
+        Config.parse(values)
+    assert str(error.value) == f"config: {message}"
+
+
+def test_a_built_in_task_in_the_words_of_a_pretrained_model_has_a_length():
+    model = {"name": "huggingface", "path": "x"}
+    assert Config.parse({"data": {"length": 5, "prefix": "say: "}, "model": model}).data.length == 5

@@ -1,10 +1,8 @@
 import gzip
 import math
-import os
 import random
 import re
 from collections import Counter, defaultdict
-from pathlib import Path
 
 import pytest
 import sacrebleu
@@ -185,13 +183,12 @@ def test_a_small_corpus_has_no_score_in_the_paper_protocol():
 
 
 @pytest.mark.realdata
-@pytest.mark.skipif(not os.environ.get("SEQMIXER_DATA"), reason="SEQMIXER_DATA is not set: no IWSLT14 files")
 @pytest.mark.parametrize(
     ("split", "whole", "counts"),
     [("valid", (6969, 129_091), "n:6778/6969|words:112423"), ("test", (6750, 131_141), "n:6380/6750|words:105584")],
 )
-def test_the_paper_protocol_keeps_what_the_released_loader_kept_of_iwslt14(split, whole, counts):
-    folder = Path(os.environ["SEQMIXER_DATA"]) / "iwslt14-de-en"
+def test_the_paper_protocol_keeps_what_the_released_loader_kept_of_iwslt14(real_data, split, whole, counts):
+    folder = real_data("iwslt14-de-en")
     german, english = (
         gzip.decompress((folder / f"{split}.{language}.gz").read_bytes()).decode().removesuffix("\n").split("\n")
         for language in ("de", "en")

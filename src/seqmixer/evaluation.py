@@ -19,11 +19,11 @@ from seqmixer.version import __version__
 class Evaluation:
     """What a model wrote for a split, and what it scores."""
 
-    score: float  # in 0..100
+    score: float  # in 0..metric.highest, which is 100 but for CIDEr-D
     signature: str
     hypotheses: list[str]
     references: list[list[str]]  # as they were before they became words of the vocabulary, uncropped
-    statistics: Tensor  # (n, S) the counts of each sentence: their sum is the score, resampled rows its spread
+    statistics: Tensor  # (n, S) the counts of each sentence: all together make the score, resampled rows its spread
 
 
 def evaluate(

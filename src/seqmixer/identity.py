@@ -44,7 +44,7 @@ def seal(folder: Path, config: Config) -> None:
 def require_whole(folder: Path, config: Config) -> None:
     """Refuse a run folder that is not what was written. `config` is what its config.toml says."""
     if not (folder / MANIFEST).exists():
-        return  # all that it could tell is whether the others are damaged
+        return  # an older run, or one whose manifest was deleted: its files are taken as they are
     try:
         written = dict(json.loads((folder / MANIFEST).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
@@ -56,7 +56,7 @@ def require_whole(folder: Path, config: Config) -> None:
         if name in FILES:
             state = "is not what was written" if name in now else "is missing"
             raise RunError(f"{folder / name} {state}; fetch the run again, or begin another (--set name=...)")
-        may = "only data.folder, evaluation.batch_size, [reward] and [training] may be edited"
+        may = "of [data], [model] and [evaluation] only data.folder and evaluation.batch_size may be edited"
         raise RunError(f"{folder / 'config.toml'}: {name} is not what the run was trained with; undo the change: {may}")
 
 

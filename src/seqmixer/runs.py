@@ -123,7 +123,7 @@ def train_alone(config: Config, folder: Path, progress: Progress, task: Task | N
         folder,
         epochs=epochs,
         settings=config.training,
-        evaluation=config.evaluation,
+        decode_batch=config.evaluation.batch_size,
         metric=metric,
         seed=config.seed,
         progress=progress,

@@ -59,7 +59,7 @@ class Rollout:
 
     words: Tensor  # (B, T) w^g; EOS and PAD as in a target
     references: Tensor  # (B, R, L)
-    start: int | Tensor = 0  # the first `start` words were given, not written by the model (MIXER's s)
+    start: int | Tensor = 0  # or (): the first `start` words were given, not written by the model (MIXER's s)
     source: Tensor | None = None  # (B, N), (B, D) or (B, 0)
     meta: Sequence[Meta] = ()
 
@@ -89,7 +89,7 @@ def repeat(tree: Any, times: int) -> Any:
 def tally(total: Tensor, count: Tensor | None = None) -> Tensor:
     """A mean before it is divided, so that the tallies of batches and of processes can be added.  (), () -> (2,)
 
-    Without a count, one of the one number it is.
+    Without a count, it is the tally of one number.
     """
     return torch.stack([total.float(), torch.ones_like(total).float() if count is None else count.float()])
 

@@ -101,6 +101,15 @@ def test_distinct_is_the_share_of_pairs_of_own_sentences_that_differ(size):
     assert distinct(words, own).tolist() == [sum(a != b for a, b in pairs), len(pairs)]
 
 
+@pytest.mark.parametrize("samples", [2, 3])
+def test_sentences_for_one_source_are_no_pair(samples):
+    words, own = torch.randint(4, 6, (6, 2)), torch.ones(6, dtype=torch.bool)
+    groups = [words[i : i + samples].tolist() for i in range(0, 6, samples)]
+    pairs = [(a, b) for one, other in itertools.combinations(groups, 2) for a in one for b in other]
+
+    assert distinct(words, own, samples).tolist() == [sum(a != b for a, b in pairs), len(pairs)]
+
+
 def test_a_model_that_writes_the_same_for_every_source_is_not_distinct_at_all():
     assert distinct(WORDS[:1].expand(5, -1), torch.ones(5, dtype=torch.bool)).tolist() == [0, 10]
 
@@ -113,6 +122,7 @@ HEALTHY = {"own_words": 1.0, "reward_spread": 0.2, "entropy": 0.7, "cut": 0.1, "
     [
         ({}, []),
         ({"reward_spread": 0.0}, ["every sentence is paid the same, so there is nothing to learn from: look at the reward"]),
+        ({"explained": 0.99}, ["99 % of what rewards differ by is expected, so there is little to learn from: are the sentences for one source all alike? Lower training.mixed_lr, or stop earlier"]),
         ({"entropy": 0.01}, ["the model no longer explores (entropy 0.010): lower training.mixed_lr, or stop earlier"]),
         ({"distinct": 0.01}, ["99 % of the pairs of sentences are equal, whatever the source: begin again with a lower training.mixed_lr, or set algorithm.kl"]),
         ({"cut": 0.8}, ["80 % of the sentences do not end before T: does the reward have a price for length? Add one, such as length"]),

@@ -2,9 +2,7 @@
 
 import gzip
 import json
-import os
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -251,11 +249,8 @@ def test_batches_of_a_caption_task_hold_features_and_all_captions():
 
 
 @pytest.mark.realdata
-@pytest.mark.skipif(
-    not os.environ.get("SEQMIXER_DATA"), reason="SEQMIXER_DATA, the folder of the real data, is not set"
-)
-def test_flickr8k_is_read_whole():
-    folder = Path(os.environ["SEQMIXER_DATA"]) / "flickr8k"
+def test_flickr8k_is_read_whole(real_data):
+    folder = real_data("flickr8k")
     images, features = read_captions(folder / "captions.json.gz"), read_features(folder / "features_u8.npz")
     task = captions_task("flickr8k", images, features, length=None, min_count=5)
     assert [len(task.train), len(task.valid), len(task.test)] == [6_000, 1_000, 1_000]

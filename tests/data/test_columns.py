@@ -59,7 +59,7 @@ def test_what_is_not_there_is_said(path):
 
 
 def test_empty_texts_are_refused_or_skipped(tmp_path):
-    rows = {"a": ["one", " ", "three", "four"], "b": [["x"], ["y"], [], ["z", ""]]}
+    rows = {"a": ["one", " ", "three", "four", None, "six"], "b": [["x"], ["y"], [], ["z", ""], ["v"], ["w", None]]}
     DatasetDict({"train": Dataset.from_dict(rows)}).save_to_disk(tmp_path / "holes")
 
     assert message(lambda: read_columns(tmp_path / "holes", "train", "a", ["b"], False)) == (

@@ -2,9 +2,7 @@
 
 import gc
 import gzip
-import os
 import re
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -249,11 +247,8 @@ def test_a_task_without_a_length_holds_95_percent_of_the_training_references():
 
 
 @pytest.mark.realdata
-@pytest.mark.skipif(
-    not os.environ.get("SEQMIXER_DATA"), reason="SEQMIXER_DATA, the folder of the real data, is not set"
-)
-def test_multi30k_is_read_whole():
-    folder = Path(os.environ["SEQMIXER_DATA"]) / "multi30k-de-en"
+def test_multi30k_is_read_whole(real_data):
+    folder = real_data("multi30k-de-en")
     splits = [
         read_pairs(folder / f"{name}.de.gz", [folder / f"{name}.en.gz"], skip_empty=False, max_words=200)
         for name in ("train", "valid", "test")

@@ -58,8 +58,8 @@ def test_settings_that_go_together_are_left_alone():
         (
             ["training.mixed_lr=0.002"],
             "warning",
-            "training.mixed_lr = 0.002 is not below training.lr = 0.001: a quarter to a tenth of it is what works; set "
-            "training.mixed_lr between 0.0001 and 0.00025",
+            "training.mixed_lr = 0.002 is not below training.lr = 0.001: a third to a twentieth of it is what works; set "
+            "training.mixed_lr between 5e-05 and 0.00033",
         ),
         (
             ["training.decay=1.2", "training.lr=5e-5", "training.mixed_lr=1e-5"],
@@ -100,8 +100,8 @@ def test_a_rate_that_decays_may_end_the_stages_that_pay_unless_they_have_their_o
 def test_a_rate_that_is_not_set():
     assert examine_settings(Config(), 10).findings[0].what == "training.mixed_lr is not set"
     assert str(examine_settings(Config(), 10).findings[0]) == (
-        "training.mixed_lr is not set: the stages with REINFORCE go on with XENT's, and a quarter to a tenth of it is what "
-        "works; set training.mixed_lr between 0.0001 and 0.00025"
+        "training.mixed_lr is not set: the stages with REINFORCE go on with XENT's, and a third to a twentieth of it is what "
+        "works; set training.mixed_lr between 5e-05 and 0.00033"
     )
 
 

@@ -8,12 +8,13 @@ from html.parser import HTMLParser
 import pytest
 import torch
 
+from seqmixer.build.rewards import NAMES
 from seqmixer.config import Config
 from seqmixer.errors import RunError, SeqmixerError
 from seqmixer.experiments import report as module
 from seqmixer.experiments.figures import learning_curves, relative_gains, spread, stages
 from seqmixer.experiments.report import write_markdown, write_report
-from seqmixer.experiments.summary import details, headline, read_grid, rows
+from seqmixer.experiments.summary import METRIC_LABELS, details, headline, read_grid, rows
 from seqmixer.runs import train
 
 METHODS = ["xent", "dad", "e2e", "mixer"]
@@ -350,3 +351,7 @@ def test_runs_without_their_files_are_refused(folder):
     refused(folder, f"{path}: no such file; it holds what the run wrote for the test split")
     (run / "scores.json").unlink()
     refused(folder, f"{run / 'scores.json'}: no such file, though grid.json names the run")
+
+
+def test_every_metric_has_a_label():
+    assert METRIC_LABELS.keys() == set(NAMES)

@@ -18,7 +18,7 @@ class E2E(Algorithm):
 
     def __init__(self, forced: Sequence[int], k: int) -> None:
         super().__init__()
-        self.forced = forced  # by epoch: s, the number of reference words fed
+        self.forced = forced  # by epoch: s, the number of steps fed with the reference, the first of them with BOS
         self.k = k
 
     def loss(self, model: SequenceModel, batch: Batch, stage: Stage, dial: Tensor) -> Loss:

@@ -10,19 +10,23 @@ from seqmixer.types import EOS, PAD, Batch, tally
 
 
 @torch.no_grad()
-def measures(log_p: Tensor, words: Tensor, free: Tensor, r: Tensor, r_bar: Tensor, batch: Batch) -> dict[str, Tensor]:
+def measures(
+    log_p: Tensor, words: Tensor, free: Tensor, r: Tensor, r_bar: Tensor, batch: Batch, samples: int = 1
+) -> dict[str, Tensor]:
     """Of what the model wrote: `free` (B, T) is true there; sentences it wrote nothing of do not count.  -> tallies
 
     reward, reward_spread   mean, and deviation over the batch; spread 0 means nothing to learn from
     advantage               mean of r - rbar_t; far from 0 means the baseline lags behind
     explained               share of the rewards' variance that the baseline takes off, by words: 1 - the sum of
-                            (r - rbar_t)^2 / that of (r - mean)^2; at 0 or below it is no better than the mean
+                            (r - rbar_t)^2 / that of (r - mean)^2; at 0 or below it is no better than the mean,
+                            at 1 nothing is left to learn from
     entropy                 nats per step, estimated by -log p of the sampled words; falling to 0 means the model has
                             stopped exploring
     length_ratio            words written / words in the target; drifting from 1 means the reward pays for length
     cut                     share of sentences with no EOS before T; rising means the model no longer stops
     own_words               share of the words that the model wrote; the rest was given
-    distinct                share of the pairs of sentences that differ; at 0 the model writes the same for every source
+    distinct                share of the pairs of sentences that differ, each for another source; at 0 the model
+                            writes the same for every one
     """
     own = free.any(-1)  # (B,)
     advantage = r.unsqueeze(-1) - r_bar  # (B, T)
@@ -35,7 +39,7 @@ def measures(log_p: Tensor, words: Tensor, free: Tensor, r: Tensor, r_bar: Tenso
         "length_ratio": tally((words != PAD).sum(), batch.mask.sum()),
         "cut": over(((words != EOS) & (words != PAD))[:, -1], own),
         "own_words": over(free, words != PAD),
-        "distinct": distinct(words, own),
+        "distinct": distinct(words, own, samples),
     }
 
 
@@ -61,10 +65,14 @@ def explained(advantage: Tensor, r: Tensor, free: Tensor) -> Tensor:
     return tally(there - left, there)
 
 
-def distinct(words: Tensor, own: Tensor) -> Tensor:
-    """The share of the pairs of sentences (B, T) that differ, of those where `own` (B,) is true.  -> (2,), a tally"""
+def distinct(words: Tensor, own: Tensor, samples: int = 1) -> Tensor:
+    """The share of the pairs of sentences (B, T), each for another source, that differ, where `own` (B,) is true.
+
+    So many samples in a row are for one source.  -> (2,), a tally
+    """
     differ = (words.unsqueeze(1) != words).any(-1)  # (B, 1, T) != (B, T) -> (B, B)
-    pairs = (own.unsqueeze(1) & own).tril(-1)  # (B, B) each once
+    source = torch.arange(len(words), device=words.device) // samples  # (B,)
+    pairs = own.unsqueeze(1) & own & (source.unsqueeze(1) > source)  # (B, B) each once
     return over(differ, pairs)  # pairs of one process: others are not seen
 
 
@@ -82,6 +90,11 @@ def symptoms(means: Mapping[str, float]) -> list[str]:
     found = []
     if means["reward_spread"] < 1e-6:
         found.append("every sentence is paid the same, so there is nothing to learn from: look at the reward")
+    if means.get("explained", 0.0) > 0.98:
+        found.append(
+            f"{100 * means['explained']:.0f} % of what rewards differ by is expected, so there is little to learn "
+            "from: are the sentences for one source all alike? Lower training.mixed_lr, or stop earlier"
+        )
     if means["entropy"] < 0.02:
         found.append(
             f"the model no longer explores (entropy {means['entropy']:.3f}): lower training.mixed_lr, or stop earlier"

@@ -67,7 +67,7 @@ class Paid(Algorithm):
         r_bar = self.baseline(h, r.view(-1, self.samples))  # (B, T)
 
         reinforce = policy_gradient(log_p, r.unsqueeze(-1) - drift - r_bar, free)
-        metrics = measures(log_p, words, free, r, r_bar, batch) | kl
+        metrics = measures(log_p, words, free, r, r_bar, batch, self.samples) | kl
         return Written(batch, h, log_p, reinforce, baseline_error(r_bar, r, free), metrics)
 
     def drift(self, source: Tensor, words: Tensor, log_p: Tensor, free: Tensor) -> tuple[Tensor, dict[str, Tensor]]:

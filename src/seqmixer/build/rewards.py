@@ -17,7 +17,6 @@ from seqmixer.rewards import (
     best_sentence_bleu,
     chrf_metric,
     chrf_plus_plus_metric,
-    cider_d,
     cider_metric,
     detect,
     from_path,
@@ -59,9 +58,7 @@ def named_reward(name: str, config: Config, task: Task, folder: Path | None) -> 
     merges = pieces(config, task)
     if is_path(name):
         return python_reward(name, config.reward, task)
-    if name == "cider":
-        return cider_d(document_frequencies(task, merges, folder))
-    if name not in METRICS:  # chrf, or unknown
+    if name not in METRICS:  # CIDEr-D, chrF, or unknown
         return as_reward(named_metric(name, config, task, folder))
     reward = RELEASED.get(name) or as_reward(METRICS[name])
     reward = with_end(reward) if config.reward.eos else reward

@@ -10,6 +10,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from seqmixer import settings
 from seqmixer.config.sections import (
+    TOYS,
     AlgorithmConfig,
     DataConfig,
     EvaluationConfig,
@@ -18,9 +19,13 @@ from seqmixer.config.sections import (
     Section,
     Seed,
     TrainingConfig,
+    refuse_unread,
 )
 from seqmixer.errors import ConfigError
 from seqmixer.settings import assign
+
+WORDS = ("source_min_count", "source_max_size", "target_min_count", "target_max_size")
+PROMPT = ("prefix", "suffix", "source_length")
 
 
 class Config(Section):
@@ -48,6 +53,13 @@ class Config(Section):
     def readable(self) -> Self:
         if self.model.name == "huggingface" and self.data.task in ("captions", "toy-captioning"):
             raise ValueError(f"model.name = 'huggingface' reads text, but data.task = {self.data.task!r} has images")
+        if self.model.name == "huggingface":
+            refuse_unread(self.data, "data", WORDS, "is not for model.name = 'huggingface', whose words are its own")
+            return self
+        refuse_unread(self.data, "data", PROMPT, f"is for model.name = 'huggingface', not {self.model.name!r}")
+        if self.data.task in TOYS:
+            why = f"is not for data.task = {self.data.task!r}, which has words and T of its own"
+            refuse_unread(self.data, "data", (*WORDS, "length"), why)
         return self
 
     @classmethod

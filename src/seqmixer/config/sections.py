@@ -1,6 +1,7 @@
 """The tables of a config: every setting, its default, its range and what it means."""
 
 import os
+from collections.abc import Iterable
 from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -20,6 +21,13 @@ class Section(BaseModel):
     )
 
 
+def refuse_unread(section: Section, table: str, names: Iterable[str], why: str) -> None:
+    """A setting that nothing would read, and that is not the default, is a mistake."""
+    for name in names:
+        if vars(section)[name] != type(section).model_fields[name].default:
+            raise ValueError(f"{table}.{name} {why}")
+
+
 class DataConfig(Section):
     task: Literal["toy-translation", "toy-summarization", "toy-captioning", "text", "captions", "dataset"] = (
         "toy-translation"
@@ -34,7 +42,7 @@ class DataConfig(Section):
     test: Names = ()
     """text: the same for the test split."""
     source: bool = True
-    """text: whether there is a source file; false trains a plain language model."""
+    """text, dataset: whether there is a source; false trains a plain language model."""
     captions: str = "captions.json"
     """captions: a JSON list of {id, row, split, captions}."""
     features: str = "features.npy"
@@ -62,7 +70,7 @@ class DataConfig(Section):
     target_max_size: int | None = Field(None, ge=1)
     """At most this many target words are known."""
     skip_empty: bool = False
-    """text: drop pairs with an empty side instead of refusing the file."""
+    """text, dataset: drop pairs with an empty side instead of refusing the data."""
     max_words: int = Field(1000, ge=1)
     """text: a longer line is taken for a mistake."""
     seed: Seed = 1
@@ -124,9 +132,9 @@ class ModelConfig(Section):
         if self.name == "transformer" and self.hidden % (2 * self.heads):
             got = f"got model.hidden = {self.hidden}, model.heads = {self.heads}"
             raise ValueError(f"model.hidden must be a multiple of twice model.heads; {got}")
-        for setting in ("path", "lora_rank", "checkpointing", "dtype") if self.name != "huggingface" else ():
-            if vars(self)[setting] != type(self).model_fields[setting].default:
-                raise ValueError(f"model.{setting} is for model.name = 'huggingface', not {self.name!r}")
+        if self.name != "huggingface":
+            why = f"is for model.name = 'huggingface', not {self.name!r}"
+            refuse_unread(self, "model", ("path", "lora_rank", "checkpointing", "dtype"), why)
         if self.name == "huggingface" and not self.path:
             raise ValueError(
                 "model.path is missing; with model.name = 'huggingface' it names a folder or a model of the hub"

@@ -103,7 +103,7 @@ def split_card(split: Split, task: Task) -> SplitCard:
         source=lengths(sources(split)) if task.source_vocab is not None else None,
         target=lengths(references(split)),
         covered=coverage(split, task.length),
-        fingerprint=fingerprint(split),
+        fingerprint=text_fingerprint(split),
     )
 
 
@@ -138,7 +138,7 @@ def lengths(sentences: Iterable[str]) -> Lengths:
     return Lengths(float(words.mean()), median, most, int(words.max()))
 
 
-def fingerprint(split: Split) -> str:
+def text_fingerprint(split: Split) -> str:
     """The same for the same text, references and features in the same order, and for no others."""
     digest = hashlib.sha256()
     for meta in split.meta:

@@ -48,8 +48,8 @@ def read_split(path: Path, split: str) -> "Dataset":
 
 
 def texts(cell: Any) -> list[str]:
-    """One text or several."""
-    return [str(text) for text in cell] if isinstance(cell, list) else [str(cell)]
+    """One text or several; where there is no value, an empty one."""
+    return ["" if text is None else str(text) for text in (cell if isinstance(cell, list) else [cell])]
 
 
 def usable(row: list[str], where: str, skip_empty: bool) -> bool:

@@ -32,7 +32,7 @@ class Split:
         else:
             digest.update(flat(self.sources))
         for references in self.references:
-            digest.update(flat(references))
+            digest.update(flat([[len(references)], *references]))
         return digest.hexdigest()[:16]
 
     def unknown_shares(self) -> dict[str, float]:

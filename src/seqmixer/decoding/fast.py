@@ -32,12 +32,12 @@ def generate(model: SequenceModel, source: Tensor, given: Tensor, keep: Tensor, 
 
 @torch.no_grad()
 def beam_search(
-    model: SequenceModel, source: Tensor, length: int, width: int, length_penalty: float = 0.0
+    model: SequenceModel, source: Tensor, length: int, beam: int, length_penalty: float = 0.0
 ) -> Hypotheses:
     """`beam.beam_search`, as one program."""
 
     def run(source: Tensor) -> Hypotheses:
-        return plain_beam_search(model, source, length, width, length_penalty)
+        return plain_beam_search(model, source, length, beam, length_penalty)
 
-    found: Hypotheses = programs(model)(("beam", length, width, length_penalty), run, source)
+    found: Hypotheses = programs(model)(("beam", length, beam, length_penalty), run, source)
     return Hypotheses(found.words.clone(), found.log_prob.clone())

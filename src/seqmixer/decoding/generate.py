@@ -41,7 +41,7 @@ def generate(model: SequenceModel, source: Tensor, given: Tensor, keep: Tensor, 
 
 
 def read(model: SequenceModel, source: Tensor, sentences: int) -> Context:
-    """The context of B sentences from B/k sources, of which each is encoded once and is for k sentences in a row."""
+    """The context of B sentences from B/k sources: each is encoded once, for k sentences in a row."""
     return repeat(model.encode(source), sentences // len(source))
 
 

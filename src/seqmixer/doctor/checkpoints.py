@@ -114,16 +114,18 @@ def standing(
     logged = [event["epoch"] for event in epochs(read_log(folder))]
     if logged[:done] != list(range(1, done + 1)):
         yield Finding("warning", f"{folder / 'log.jsonl'} lacks epochs: {done} are done, {len(logged)} are there")
-    where = f"{done} epochs done" + (f", {position['batch']} batches of the next" if position["batch"] else "")
+    total = planned(subject.config, length)
+    over = position.get("over") or (total is not None and done >= total)
+    where = f"{done} epochs done" if over or total is None else f"{done} of {total} epochs done"
+    if position["batch"]:
+        where += f", {position['batch']} batches of the next"
     if best is not None and best["epoch"]:
         where += f"; the best model is of epoch {best['epoch']}, {subject.config.evaluation.metric} {best['score']:.2f}"
-    total = planned(subject.config, length)
-    if position.get("over") or (total is not None and done >= total):
+    if over:
         use = shlex.join(["seqmixer", "evaluate", str(folder)])
         yield Finding("ok", f"finished: {where}; score it with: {use}")
     else:
-        of = "" if total is None else f" of {total}"
-        yield Finding("ok", f"{where.replace(' epochs done', f'{of} epochs done', 1)}; go on with: {subject.command}")
+        yield Finding("ok", f"{where}; go on with: {subject.command}")
 
 
 def planned(config: Config, length: int | None) -> int | None:

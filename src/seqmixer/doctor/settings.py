@@ -56,13 +56,14 @@ def rates(config: Config) -> Iterator[Finding]:
     training = config.training
     if config.algorithm.name != "mixer" or not config.algorithm.xent_epochs:
         return
-    advice = f"set training.mixed_lr between {training.lr / 10:g} and {training.lr / 4:g}"
+    works = "a third to a twentieth of it is what works"
+    advice = f"set training.mixed_lr between {training.lr / 20:g} and {training.lr / 3:.2g}"
     if training.mixed_lr is None:
-        why = "the stages with REINFORCE go on with XENT's, and a quarter to a tenth of it is what works"
+        why = f"the stages with REINFORCE go on with XENT's, and {works}"
         yield Finding("warning", "training.mixed_lr is not set", why, advice)
     elif training.mixed_lr >= training.lr:
         what = f"training.mixed_lr = {training.mixed_lr:g} is not below training.lr = {training.lr:g}"
-        yield Finding("warning", what, "a quarter to a tenth of it is what works", advice)
+        yield Finding("warning", what, works, advice)
 
 
 def decay(config: Config, length: int | None) -> Iterator[Finding]:

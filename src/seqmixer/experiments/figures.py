@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING, Any, Literal
 
-from seqmixer.experiments.summary import LABELS, METRICS, Grid, Row
+from seqmixer.experiments.summary import LABELS, METRIC_LABELS, Grid, Row
 from seqmixer.training import epochs, read_log
 
 if TYPE_CHECKING:  # an extra: loaded by the functions that draw
@@ -170,7 +170,7 @@ def frame_scores(axes: "Axes", grid: Grid, task: str, ends: Mapping[str, tuple[f
     for (method, (x, _)), height in zip(ends.items(), heights, strict=True):
         label = LABELS[method]
         axes.annotate(label, (x, height), (5, 0), textcoords="offset points", va="center", color=LIGHT[method])
-    axes.set_ylabel(f"validation {METRICS[grid.metrics[task]]}")
+    axes.set_ylabel(f"validation {METRIC_LABELS[grid.metrics[task]]}")
     axes.grid(axis="y")
 
 

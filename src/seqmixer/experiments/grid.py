@@ -242,11 +242,12 @@ def write_grid(
     seconds: float,
 ) -> None:
     """grid.json: all that a report needs, beside the run folders."""
+    configs = {base.task: base.config for base in bases}  # one seed of each: all have the same data
     grid = {
         "tasks": [recipe.task for recipe in recipes],
         "methods": [method.name for method in recipes[0].methods],
         "seeds": list(seeds),
-        "best": {base.task: best_score(base.config) for base in bases if base.config.data.task in TOYS},
+        "best": {task: best_score(config) for task, config in configs.items() if config.data.task in TOYS},
         "seconds": round(seconds, 1),
         "workers": max(result["workers"] for result in results),
         "machine": "; ".join(dict.fromkeys(result["machine"] for result in results)),

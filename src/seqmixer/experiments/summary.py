@@ -19,12 +19,17 @@ LABELS = {
     "reinforce": "REINFORCE",
 }
 NBSP = "\N{NO-BREAK SPACE}"
-METRICS = {
+METRIC_LABELS = {
     "bleu": "BLEU",
     "bleu_best": "BLEU, best of the references",
+    "bleu_mean": "BLEU, mean of sentences",
     "chrf": "chrF",
     "chrf++": "chrF++",
     "cider": "CIDEr-D",
+    "edit": "edit similarity",
+    "exact": "exact matches",
+    "length": "length similarity",
+    "rouge1": "ROUGE-1",
     "rouge1_f": "ROUGE-1 F1",
     "rouge2": "ROUGE-2",
     "rouge2_f": "ROUGE-2 F1",
@@ -163,7 +168,7 @@ def row(grid: Grid, task: str) -> Row:
     cells = {method: cell(scores[method], scores["xent"]) for method in grid.methods}
     highest = max(cells, key=lambda method: cells[method].mean)
     winner = highest if cells[highest].clear else None  # XENT itself never is: its gain is 0
-    return Row(task, METRICS[grid.metrics[task]], grid.best.get(task), cells, winner)
+    return Row(task, METRIC_LABELS[grid.metrics[task]], grid.best.get(task), cells, winner)
 
 
 def cell(scores: Sequence[float], xent: Sequence[float]) -> Cell:

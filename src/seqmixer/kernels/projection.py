@@ -14,7 +14,7 @@ from torch.autograd.function import once_differentiable
 from seqmixer.kernels.switch import in_triton
 
 ROOM = 2**26  # scores held at a time: 256 MiB of float32
-FEW = 256  # rows of a search; the program for them is made for no more
+FEW = 256  # rows: the program for the few of a search is not used for more
 
 
 def linear_log_prob(h: Tensor, weight: Tensor, bias: Tensor, words: Tensor, room: int = ROOM) -> Tensor:

@@ -73,7 +73,8 @@ class _Recurrence(torch.autograd.Function):
         ms = None if m is None else gates.new_empty(T, B, H)
         activations = torch.empty_like(gates)  # (T, B, G H)
         contexts: Any = None
-        alphas = queries = contexts
+        alphas: Any = None
+        queries: Any = None
         if z is not None:
             contexts, alphas = gates.new_empty(T, B, H), gates.new_empty(T, B, z.shape[1])
             queries = None if Q is None else x.clone(memory_format=torch.contiguous_format)  # (T, B, H)
@@ -101,8 +102,13 @@ class _Recurrence(torch.autograd.Function):
         dh: Any = torch.zeros_like(hs)  # without what grad_h brings
         dm: Any = None if ms is None else torch.zeros_like(ms)
         dgates = torch.empty_like(activations)
-        dC: Any = None
-        dc = dz = dvalues = dscores = dq = dQ = dC
+        dC: Any = None  # those that are None below stay so where nothing is attended to
+        dc: Any = None
+        dz: Any = None
+        dvalues: Any = None
+        dscores: Any = None
+        dq: Any = None
+        dQ: Any = None
         if z is not None:
             dc = grad_c.clone(memory_format=torch.contiguous_format)
             dscores = torch.empty_like(alphas)

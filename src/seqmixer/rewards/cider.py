@@ -24,9 +24,9 @@ from torch import Tensor
 
 from seqmixer.errors import DataError, RewardError
 from seqmixer.rewards import ngrams
-from seqmixer.rewards.metric import Metric
+from seqmixer.rewards.metric import Metric, as_reward
 from seqmixer.rewards.ranking import ranks, together
-from seqmixer.types import EOS, PAD, UNK, Reward, Rollout
+from seqmixer.types import EOS, PAD, UNK, Reward
 
 ORDER = 4
 SIGMA = 6.0  # words of difference in length that cost a factor of exp(-1/2)
@@ -166,23 +166,19 @@ def corpus(rows: Tensor) -> Tensor:
 def cider_d(frequencies: DocumentFrequencies) -> Reward:
     """CIDEr-D / 10 as a reward, in 0..1. The frequencies are copied once to each device that words come from.
 
+    >>> from seqmixer.types import Rollout
     >>> reward = cider_d(DocumentFrequencies.build([[[4, 5, 6, 7, 2]], [[4, 8, 9, 2], [8, 9, 7, 2]]]))
     >>> reward(Rollout(torch.tensor([[4, 5, 6, 7, 2], [4, 5, 6, 2, 0]]), torch.tensor([[[4, 5, 6, 7, 2]]] * 2)))
     tensor([1.0000, 0.6222])
     """
-    score = _scorer(frequencies)
-
-    def reward(rollout: Rollout) -> Tensor:
-        return score(rollout.words, rollout.references).squeeze(1) / 10
-
-    return reward
+    return as_reward(cider_metric(frequencies))
 
 
 def cider_metric(frequencies: DocumentFrequencies) -> Metric:
     """CIDEr-D as a reported score: see `corpus`."""
     counted = f"df:{frequencies.documents}:{frequencies.fingerprint[:8]}"
     signature = f"cider-d|order:{ORDER}|sigma:{SIGMA:g}|{counted}|x100|mean:sentences|unk:never-matches|refs:mean"
-    return Metric("cider", _scorer(frequencies), corpus, signature)
+    return Metric("cider", _scorer(frequencies), corpus, signature, highest=1000.0)
 
 
 def fingerprint(documents: Sequence[Document]) -> str:

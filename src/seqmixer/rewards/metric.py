@@ -13,7 +13,7 @@ from seqmixer.types import UNK, Reward, Rollout
 
 @dataclass(frozen=True)
 class Metric:
-    """A score of a corpus, higher is better. Rows may be summed, resampled or sliced before they are scored.
+    """A score of a corpus, higher is better. Rows may be sliced or resampled before they are scored.
 
     >>> import torch
     >>> words = torch.tensor([[5, 6, 7, 8, 2]])
@@ -24,8 +24,9 @@ class Metric:
 
     name: str
     statistics: Callable[[Tensor, Tensor], Tensor]  # (B, T) words, (B, R, L) references -> (B, S) counts
-    corpus: Callable[[Tensor], Tensor]  # (..., n, S) rows -> (...) in 0..100
+    corpus: Callable[[Tensor], Tensor]  # (..., n, S) rows -> (...) in 0..highest
     signature: str  # how the score is made, as sacreBLEU says it; two scores compare only where it is equal
+    highest: float = 100.0
 
 
 def as_reward(metric: Metric) -> Reward:
@@ -42,7 +43,7 @@ def as_reward(metric: Metric) -> Reward:
 
     def reward(rollout: Rollout) -> Tensor:
         rows = metric.statistics(rollout.words, rollout.references)  # (B, S)
-        return metric.corpus(rows.unsqueeze(1)) / 100  # (B,) each sentence a corpus (1, S)
+        return metric.corpus(rows.unsqueeze(1)) / metric.highest  # (B,) each sentence a corpus (1, S)
 
     return reward
 

@@ -56,7 +56,7 @@ def save(folder: Path, tensors: Tensors, state: Mapping[str, Any], keep: int = 1
 
 def load(folder: Path) -> tuple[dict[str, Tensor], State]:
     """Read the newest whole checkpoint; a damaged one is passed over with a warning."""
-    with suppress(*UNREADABLE):  # a run that saves may rename it while it is read; then what came after is
+    with suppress(*UNREADABLE):  # a run that saves may rename it meanwhile: no reason to warn, looked for again below
         return read(next(places(folder), folder))
     reasons = []
     for place in places(folder):

@@ -10,7 +10,7 @@ import torch
 
 from seqmixer import ranks
 from seqmixer.algorithms import Algorithm, Stage, symptoms
-from seqmixer.config import EvaluationConfig, TrainingConfig
+from seqmixer.config import TrainingConfig
 from seqmixer.data import Table, Task, batch_count, batches
 from seqmixer.errors import RewardError, RunError
 from seqmixer.evaluation import evaluate, perplexity
@@ -42,17 +42,17 @@ class Training:
         *,
         epochs: int,
         settings: TrainingConfig | None = None,
-        evaluation: EvaluationConfig | None = None,
         metric: Metric = BLEU,
+        decode_batch: int = 256,
         seed: int = 1,
         progress: Progress | None = None,
     ) -> None:
         self.settings = settings or TrainingConfig()
-        self.evaluation = evaluation or EvaluationConfig()
         ranks.start(self.settings.device)
         self.device = device(self.settings.device)
         self.model, self.algorithm = model.to(self.device), algorithm.to(self.device)
-        self.task, self.out, self.epochs, self.metric, self.seed = task, Path(out), epochs, metric, seed
+        self.task, self.out, self.epochs, self.seed = task, Path(out), epochs, seed
+        self.metric, self.decode_batch = metric, decode_batch
         self.train = Table.of(task.train, self.device)
         self.clock, self.log = Clock(), Log(self.out, writes=ranks.first())
         self.progress = progress if progress and ranks.first() else Silent()
@@ -140,8 +140,8 @@ class Training:
         """Validate, keep the model if it is the best, log, decay the rate, lose patience, save if it is time."""
         position = self.position
         with self.clock.time("validate"):
-            ppl = perplexity(self.model, self.task, self.task.valid, self.evaluation.batch_size)
-            valid = evaluate(self.model, self.task, self.task.valid, self.metric, batch_size=self.evaluation.batch_size)
+            ppl = perplexity(self.model, self.task, self.task.valid, self.decode_batch)
+            valid = evaluate(self.model, self.task, self.task.valid, self.metric, batch_size=self.decode_batch)
         position.epoch, position.batch = position.epoch + 1, 0
         better = (valid.score, -ppl) > (position.best, -position.best_perplexity)
         if better:

@@ -98,7 +98,7 @@ class Step:
         self.means.add({**metrics, "gradient": tally(norm)})
 
     def exchange(self, loss: Loss, mine: int, sentences: int) -> dict[str, Tensor]:
-        """Bring gradients, loss and metrics of all processes together: those of the whole batch.  -> the latter two
+        """Bring gradients, loss and metrics of all processes together: those of the whole batch.  -> loss and metrics
 
         Each has the mean over the sentences of its own share, and counts by how many these are.
         """

@@ -1,10 +1,8 @@
 """IWSLT14 from files of the official form, against sentences tokenised by hand; and against the real files."""
 
 import gzip
-import os
 import re
 import tarfile
-from pathlib import Path
 
 import pytest
 
@@ -107,20 +105,16 @@ def test_pairs_at_the_limits_stay():
     assert clean(kept + lost, limits) == (kept, {"empty": 1, "ratio": 2, "too long": 1})
 
 
-real = pytest.mark.skipif(
-    not os.environ.get("SEQMIXER_DATA"), reason="SEQMIXER_DATA, the folder of the real data, is not set"
-)
-
-
-def lines(name):
-    path = Path(os.environ["SEQMIXER_DATA"]) / "iwslt14-de-en" / f"{name}.gz"
-    return gzip.decompress(path.read_bytes()).decode().splitlines()
+@pytest.fixture
+def lines(real_data):
+    """lines(name): of one of the paper's own files."""
+    folder = real_data("iwslt14-de-en")
+    return lambda name: gzip.decompress((folder / f"{name}.gz").read_bytes()).decode().splitlines()
 
 
 @pytest.mark.realdata
-@real
 @pytest.mark.parametrize("language", ["de", "en"])
-def test_the_papers_own_files_come_out_of_the_tokeniser_again(language):
+def test_the_papers_own_files_come_out_of_the_tokeniser_again(lines, language):
     """Glue the words of the paper's test file together and take them apart again.
 
     A full stop before a lower-case word ends no sentence for Moses, and the case is lost: such lines are left out.
@@ -136,8 +130,7 @@ def test_the_papers_own_files_come_out_of_the_tokeniser_again(language):
 
 
 @pytest.mark.realdata
-@real
-def test_the_papers_own_files_are_within_the_limits():
+def test_the_papers_own_files_are_within_the_limits(lines):
     valid = list(zip(lines("valid.de"), lines("valid.en"), strict=True))
     assert clean(valid, Limits(max_words=50, ratio=1.5)) == (valid, {})
     assert len(valid) == 6_969

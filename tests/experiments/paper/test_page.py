@@ -78,12 +78,14 @@ def test_p_value_is_the_largest_over_seeds_of_the_paired_bootstrap(results):
 
 
 def test_a_method_is_better_if_it_is_so_with_every_seed():
-    def test(differences, p_values):
-        return Difference("mixer", 1, 1, differences, [(0.0, 0.0)] * 2, p_values).better
+    """By the intervals: sacreBLEU's p of 0.03 is that of one tail."""
 
-    assert test([1.0, 2.0], [0.01, 0.04])
-    assert not test([1.0, 2.0], [0.01, 0.06])
-    assert not test([1.0, -2.0], [0.01, 0.01])
+    def test(*intervals):
+        return Difference("mixer", 1, 1, [1.0, 2.0], intervals, [0.03, 0.03]).better
+
+    assert test((0.1, 1.9), (1.2, 2.9))
+    assert not test((0.1, 1.9), (-0.01, 4.0))
+    assert not test((-1.9, -0.1), (-2.9, -1.2))
 
 
 def test_table_of_beams_has_every_width(results):

@@ -17,7 +17,7 @@ from seqmixer.experiments.figures import (
 )
 from seqmixer.experiments.paper.beams import WIDTHS
 from seqmixer.experiments.paper.results import Results, published_cells
-from seqmixer.experiments.summary import LABELS, METRICS, Row
+from seqmixer.experiments.summary import LABELS, METRIC_LABELS, Row
 from seqmixer.training import epochs, read_log
 from seqmixer.training.log import Event
 
@@ -60,7 +60,7 @@ def beams(results: Results) -> str:
         name_ends(axes, max(WIDTHS), list(curves), heights)
         axes.set_xticks(list(WIDTHS))
         axes.set_xlabel("width of the beam; 1 is greedy search")
-        axes.set_ylabel(f"test {METRICS[results.metric].split(',')[0]}")
+        axes.set_ylabel(f"test {METRIC_LABELS[results.metric].split(',')[0]}")
         axes.grid(axis="y")
         return svg(figure, "beams")
 
@@ -91,7 +91,7 @@ def curves(results: Results) -> str:
         figure = Figure(figsize=(9.6, 5.2), layout="constrained")
         panels = figure.subplots(2, 2, sharex=True, height_ratios=[3, 2])
         (score, perplexity), (reward, writing) = panels
-        for axes, key, label in ((score, metric, METRICS[metric]), (perplexity, "perplexity", "perplexity")):
+        for axes, key, label in ((score, metric, METRIC_LABELS[metric]), (perplexity, "perplexity", "perplexity")):
             for method in ("base", *(["reinforce"] if "reinforce" in results.methods else [])):
                 draw_valid(axes, results, method, key, 0)
             ends = [draw_valid(axes, results, method, key, offset) for method in results.compared]

@@ -20,7 +20,7 @@ from seqmixer.experiments.report import (
     number,
     template,
 )
-from seqmixer.experiments.summary import LABELS, METRICS
+from seqmixer.experiments.summary import LABELS, METRIC_LABELS
 from seqmixer.version import __version__
 
 CAPTIONS = {
@@ -51,13 +51,15 @@ def details(results: Results) -> str:
     cells, wide = results.main.cells, max(ENDS)
     greedy, searched = (test for test in results.tests if test.method == "mixer")
     largest = f"{max(greedy.p_values):.3f}"
-    chance = f"p ≤ {largest} with every seed" if greedy.better else f"not better with every seed (p up to {largest})"
+    chance = (
+        f"p ≤ {largest} with every seed" if greedy.better else f"not significantly with every seed (p up to {largest})"
+    )
     beam = results.cell("xent", "paper", results.metric, wide).mean
     order = "above" if cells["mixer"].mean > beam else "below"
     sure = "with every seed" if searched.better else "not significantly with every seed"
     return (
-        f"{METRICS[results.metric]} {number(cells['mixer'].mean)} against {number(cells['xent'].mean)}, greedy search, "
-        f"{tables.seeds(results)}; {chance}. MIXER's greedy search is {order} XENT's beam of {wide} "
+        f"{METRIC_LABELS[results.metric]} {number(cells['mixer'].mean)} against {number(cells['xent'].mean)}, greedy "
+        f"search, {tables.seeds(results)}; {chance}. MIXER's greedy search is {order} XENT's beam of {wide} "
         f"({number(beam)}){', ' + sure if order == 'above' else ''}."
     )
 

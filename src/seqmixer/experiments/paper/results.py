@@ -11,11 +11,8 @@ from seqmixer.experiments.grid import Result
 from seqmixer.experiments.paper.beams import ENDS, WIDTHS, main_metric, read_counts, standard_metrics
 from seqmixer.experiments.paper.published import Published, published
 from seqmixer.experiments.paper.recipes import Card, Experiment
-from seqmixer.experiments.summary import METRICS, Cell, Grid, Row, cell, read_grid
-from seqmixer.rewards import BLEU_BEST
-from seqmixer.rewards import METRICS as COUNTED
-
-LEVEL = 0.05  # of significance
+from seqmixer.experiments.summary import METRIC_LABELS, Cell, Grid, Row, cell, read_grid
+from seqmixer.rewards import BLEU_BEST, METRICS
 
 
 @dataclass(frozen=True)
@@ -31,8 +28,8 @@ class Difference:
 
     @property
     def better(self) -> bool:
-        """Whether it scores higher with every seed, and chance explains none of it."""
-        return all(d > 0 for d in self.differences) and max(self.p_values) < LEVEL
+        """Whether the 95 % interval lies above 0 with every seed. sacreBLEU's p < 0.05 asks for less, see `p_value`."""
+        return all(low > 0 for low, _ in self.intervals)
 
 
 @dataclass(frozen=True)
@@ -80,7 +77,7 @@ class Results:
         highest = max(cells, key=lambda method: cells[method].mean)
         asked = (protocol, metric, width) == ("paper", self.metric, 1)
         supported = [test.method for test in self.tests if asked and test.better and test.width == test.xent_width == 1]
-        return Row(name, METRICS[metric], None, cells, highest if highest in supported else None)
+        return Row(name, METRIC_LABELS[metric], None, cells, highest if highest in supported else None)
 
     @property
     def main(self) -> Row:
@@ -116,8 +113,10 @@ class Results:
         for metric in ("bleu", "rouge2"):
             ours = {method: self.cell(method, "paper", metric) for method in names}
             theirs = published_cells(self.published.cross[metric]) if self.published.cross else {}
-            rows += [Row(METRICS[metric], METRICS[metric], None, ours, None)]
-            rows += [Row(f"{METRICS[metric]}, paper", METRICS[metric], None, theirs, None)] if theirs else []
+            rows += [Row(METRIC_LABELS[metric], METRIC_LABELS[metric], None, ours, None)]
+            rows += (
+                [Row(f"{METRIC_LABELS[metric]}, paper", METRIC_LABELS[metric], None, theirs, None)] if theirs else []
+            )
         return rows
 
     @cached_property
@@ -128,7 +127,7 @@ class Results:
         return [self.test(*pair) for pair in pairs]
 
     def test(self, method: str, width: int, xent_width: int) -> Difference:
-        counted = COUNTED[self.metric]
+        counted = METRICS[self.metric]
         found = []
         for xent, ours in zip(self.of("xent"), self.of(method), strict=True):
             a, b = (

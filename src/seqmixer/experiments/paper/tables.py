@@ -6,9 +6,9 @@ from statistics import mean
 
 from seqmixer.build import forced_words
 from seqmixer.experiments.paper.beams import ENDS, WIDTHS
-from seqmixer.experiments.paper.results import LEVEL, Difference, Results, published_cells
+from seqmixer.experiments.paper.results import Difference, Results, published_cells
 from seqmixer.experiments.report import bold, duration, number, spelled
-from seqmixer.experiments.summary import LABELS, METRICS, Cell
+from seqmixer.experiments.summary import LABELS, METRIC_LABELS, Cell
 from seqmixer.schedules import stages
 
 
@@ -39,10 +39,10 @@ def scores(results: Results) -> Table:
         ],
     ]
     note = (
-        f"Mean ± deviation over {seeds(results)}, in the paper's protocol. Bold: the highest mean, where it is above "
-        f"XENT's with every seed and p < {LEVEL} with every seed; p is the largest over seeds (paired bootstrap on the "
-        f"test sentences). The paper's row ({results.published.where}) is of its own data, {results.published.data}: "
-        "compare the ratios, not the scores."
+        f"Mean ± deviation over {seeds(results)}, in the paper's protocol. Bold: the highest mean, where "
+        "the 95 % interval of its difference to XENT lies above 0 with every seed; p is the largest over seeds (paired "
+        f"bootstrap on the test sentences). The paper's row ({results.published.where}) is of its own data, "
+        f"{results.published.data}: compare the ratios, not the scores."
     )
     if "reinforce" in shown:
         note += " REINFORCE starts from random weights; the paper does not report it, since it did not train."
@@ -83,7 +83,7 @@ def significance(results: Results) -> Table:
         lines.append([f"{name} − {against}", f"{mean(test.differences):+.2f}", intervals, p_values])
     note = (
         "Paired bootstrap, 1,000 resampled test sets; intervals and p-values by seed. p is sacreBLEU's, which of a "
-        "clear difference counts one tail only."
+        "clear difference counts one tail only, so what is called better here is so by the intervals."
     )
     return Table("Differences to XENT", ["", "difference", "95 % intervals", "p"], lines, note)
 
@@ -166,7 +166,7 @@ def every_seed(results: Results) -> Table:
             name = f"{LABELS[method]}, {'greedy' if width == 1 else f'beam {width}'}"
             lines.append([name, *map(number, cell.scores), number(cell.mean), number(cell.deviation)])
     columns = ["", *(f"seed {seed}" for seed in results.grid.seeds), "mean", "deviation"]
-    return Table(f"Every seed, {METRICS[results.metric]}", columns, lines)
+    return Table(f"Every seed, {METRIC_LABELS[results.metric]}", columns, lines)
 
 
 def data(results: Results) -> Table:
