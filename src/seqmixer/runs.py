@@ -20,7 +20,7 @@ from seqmixer.build import (
     build_model,
     build_reward,
     build_task,
-    forced_words,
+    run_length,
 )
 from seqmixer.config import TOYS, Config
 from seqmixer.data import Split, Task, Vocab, Vocabs, Vocabulary, coverage, in_order
@@ -96,7 +96,7 @@ def train_alone(config: Config, folder: Path, progress: Progress, task: Task | N
     dimensions = Dimensions.of(task)
     torch.manual_seed(config.seed)
     goes_on = folder if checkpoint.exists(folder / "last") else None
-    epochs = config.training.epochs or len(forced_words(config.algorithm, task.length))
+    epochs = run_length(config, task.length)
     require_room_for(epochs, folder, goes_on is not None)
     model = build_model(config.model, dimensions, goes_on)
     if config.training.start is not None and not goes_on:

@@ -5,9 +5,10 @@ import pytest
 from rich.console import Console
 from rich.progress import Progress
 
+from seqmixer.build import run_length
 from seqmixer.config import Config
 from seqmixer.experiments.grid import Job, Recipe
-from seqmixer.experiments.watching import Watcher, run_length, seconds_left
+from seqmixer.experiments.watching import Watcher, seconds_left
 from seqmixer.training.log import EPOCH
 
 BASE, MIXER = ("t", "base"), ("t", "mixer")

@@ -6,13 +6,13 @@ from torch import nn
 
 from seqmixer import schedules
 from seqmixer.algorithms import E2E, Algorithm, Dad, LeaveOneOut, LinearBaseline, Mixer, Reinforce, StepBaseline, Xent
-from seqmixer.config import AlgorithmConfig
+from seqmixer.config import AlgorithmConfig, Config
 from seqmixer.decoding import fast, greedy, sample
 from seqmixer.types import Reward
 
 
 def build_algorithm(config: AlgorithmConfig, reward: Reward, features: int, length: int) -> Algorithm:
-    forced = forced_words(config, length)
+    forced = build_schedule(config, length)
     match config.baseline:
         case "linear":
             baseline: nn.Module = LinearBaseline(features)
@@ -56,5 +56,11 @@ def build_algorithm(config: AlgorithmConfig, reward: Reward, features: int, leng
             assert_never(config.name)
 
 
-def forced_words(config: AlgorithmConfig, length: int) -> list[int]:
+def build_schedule(config: AlgorithmConfig, length: int) -> list[int]:
+    """Algorithm 1: s by epoch."""
     return schedules.forced_words(length, config.delta, config.xent_epochs, config.mixed_epochs, config.whole)
+
+
+def run_length(config: Config, length: int) -> int:
+    """How many epochs a run has: those of its schedule, or as many as it is told."""
+    return config.training.epochs or len(build_schedule(config.algorithm, length))

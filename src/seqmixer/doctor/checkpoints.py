@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seqmixer.build import forced_words
+from seqmixer.build import run_length
 from seqmixer.config import Config
 from seqmixer.doctor.findings import Finding, Section
 from seqmixer.errors import RunError, SeqmixerError
@@ -130,9 +130,7 @@ def standing(
 
 def planned(config: Config, length: int | None) -> int | None:
     """How many epochs the run has; None where that depends on data that could not be read."""
-    if config.training.epochs is not None or length is None:
-        return config.training.epochs
-    return len(forced_words(config.algorithm, length))
+    return config.training.epochs if length is None else run_length(config, length)
 
 
 def state(folder: Path, places: Places) -> dict[str, Any] | None:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 
-from seqmixer.build import forced_words
+from seqmixer.build import build_schedule
 from seqmixer.config import Config
 from seqmixer.doctor.findings import Finding, Section
 from seqmixer.rewards import parse
@@ -79,7 +79,7 @@ def decay(config: Config, length: int | None) -> Iterator[Finding]:
     if algorithm.name not in SAMPLED or own or length is None or not training.min_lr:
         return
     lasts = math.ceil(math.log(max(training.lr / training.min_lr, 1)) / math.log(training.decay))
-    paid = sum(s < length for s in forced_words(algorithm, length))
+    paid = sum(s < length for s in build_schedule(algorithm, length))
     if lasts < paid:
         what = f"training.decay = {training.decay:g} may end the run after {lasts} of {paid} epochs with REINFORCE"
         why = "these seldom improve perplexity, so the rate falls each time"

@@ -8,8 +8,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from seqmixer.build import forced_words
-from seqmixer.config import Config
+from seqmixer.build import run_length
 from seqmixer.experiments.grid import Job, Recipe, Result
 from seqmixer.experiments.summary import LABELS
 from seqmixer.runs import read_dimensions
@@ -83,11 +82,6 @@ def seconds_left(
 
 def kinds(recipe: Recipe) -> list[Kind]:
     return [(recipe.task, name) for name in ("base", *(method.name for method in recipe.methods))]
-
-
-def run_length(config: Config, length: int) -> int:
-    """How many epochs a run has."""
-    return config.training.epochs or len(forced_words(config.algorithm, length))
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from seqmixer.build import forced_words
+from seqmixer.build import build_schedule
 from seqmixer.config import Config
 from seqmixer.data import Task, coverage
 from seqmixer.errors import ConfigError, DataError, unknown
@@ -123,7 +123,7 @@ def read_card(experiment: Experiment) -> Card:
             f"{path}: the paper's protocol scores no sentence of the test split: no length of source has {LEAST} "
             "target words or more; give a larger test split"
         )
-    if forced_words(config.algorithm, task.length)[-1] == task.length:
+    if build_schedule(config.algorithm, task.length)[-1] == task.length:
         raise ConfigError(
             f"{path}: MIXER would never be paid: T = {task.length}, algorithm.delta = {config.algorithm.delta} and "
             f"algorithm.mixed_epochs = {config.algorithm.mixed_epochs} leave no stage for REINFORCE; lower delta"

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import mean
 
-from seqmixer.build import forced_words
+from seqmixer.build import build_schedule
 from seqmixer.experiments.paper.beams import ENDS, WIDTHS
 from seqmixer.experiments.paper.results import Difference, Results, published_cells
 from seqmixer.experiments.report import bold, duration, number, spelled
@@ -117,7 +117,7 @@ def cross(results: Results) -> Table:
 def schedule(results: Results) -> Table:
     """Table 2."""
     ours, theirs, length = results.experiment.config.algorithm, results.published.schedule, results.card.length
-    found = stages(forced_words(ours, length))
+    found = stages(build_schedule(ours, length))
     steps = ", ".join(f"{first if first == last else f'{first}–{last}'} with s = {s}" for s, first, last in found)
     lines = [
         ["this run", str(ours.xent_epochs), str(ours.mixed_epochs), str(ours.delta)],
