@@ -66,12 +66,10 @@ def details(results: Results) -> str:
 
 def all_tables(results: Results) -> list[Table]:
     """In the order of the page; Fig. 8's only where it was run."""
-    crossed = [tables.cross(results)] if results.cross else []
-    makers = (tables.significance, tables.beams)
-    rest = (tables.schedule, tables.decoding, tables.times, tables.every_seed, tables.data)
-    return [tables.scores(results), tables.measures(results), *(make(results) for make in makers), *crossed] + [
-        make(results) for make in rest
-    ]
+    first = [tables.scores, tables.measures, tables.significance, tables.beams]
+    crossed = [tables.cross] if results.cross else []
+    last = [tables.schedule, tables.decoding, tables.times, tables.every_seed, tables.data]
+    return [make(results) for make in (*first, *crossed, *last)]
 
 
 def shown_examples(results: Results) -> list[Example]:
@@ -82,12 +80,13 @@ def shown_examples(results: Results) -> list[Example]:
 def write_page(results: Results, drawn: dict[str, str], commands: Sequence[str], path: Path) -> Path:
     from markupsafe import Markup
 
+    shown = {table.title: table for table in all_tables(results)}
     page = template("paper/page.html").render(
         title=title(results),
         headline=headline(results),
         details=details(results),
-        tables={table.title: table for table in all_tables(results)},
-        order=[table.title for table in all_tables(results)],
+        tables=shown,
+        order=list(shown),  # of titles: some have the name of the metric in them
         drawings={name: Markup(drawing) for name, drawing in drawn.items()},
         captions=CAPTIONS,
         cards=shown_examples(results),
