@@ -107,6 +107,8 @@ def test_generate_reads_standard_input(config, run):
     command = [sys.executable, "-m", "seqmixer", "generate", "runs/mine"]
     done = subprocess.run(command, input="a b\nb c\n", capture_output=True, text=True, check=True)
     assert len(done.stdout.splitlines()) == 2
+    marked = subprocess.run([*command, "--json"], input=b"\xef\xbb\xbfa b\n", capture_output=True, check=True)
+    assert json.loads(marked.stdout)["source"] == "a b"
     done = subprocess.run(command, input=b"a\n\xff\n", capture_output=True, check=False)
     assert done.returncode == 2
     assert done.stderr.decode() == "seqmixer: standard input:2: not UTF-8 (invalid start byte)\n"
@@ -152,6 +154,9 @@ def test_what_the_caller_can_mend_is_one_line_and_exit_code_2(run, config, overr
         (["generate", "runs/mine", "--nbest", "2"], "--nbest 2 needs --json: a line of text has room for one hypothesis"),
         (["generate", "runs/mine", "--temperature", "0.2"],
          "--temperature 0.2 needs --sample: without it the most likely words are taken"),
+        (["generate", "runs/mine", "--length-penalty", "1"], "--length-penalty 1 needs --beam: greedy search has one sentence to rank"),
+        (["evaluate", "runs/mine", "--length-penalty", "-1"], "--length-penalty -1 needs --beam: greedy search has one sentence to rank"),
+        (["compare", "runs/mine", "runs/mine", "--length-penalty", "2"], "--length-penalty 2 needs --beam: greedy search has one sentence to rank"),
         (["generate", "runs/mine", "--top-k", "3"], "--top-k 3 needs --sample: without it the most likely words are taken"),
         (["generate", "runs/mine", "--seed", "0"], "--seed 0 needs --sample: without it the most likely words are taken"),
         (["generate", "runs/mine", "in.txt", "--nbest", "2", "--json"],

@@ -182,3 +182,11 @@ def test_settings_that_nothing_would_read_are_refused(values, message):
 def test_a_built_in_task_in_the_words_of_a_pretrained_model_has_a_length():
     model = {"name": "huggingface", "path": "x"}
     assert Config.parse({"data": {"length": 5, "prefix": "say: "}, "model": model}).data.length == 5
+
+
+@pytest.mark.parametrize("name", ["mixer", "e2e"])
+def test_a_schedule_without_epochs_is_refused(name):
+    nothing = {"name": name, "xent_epochs": 0, "mixed_epochs": 0}
+    with pytest.raises(ConfigError, match=r"algorithm.mixed_epochs are 0: there is nothing to train$"):
+        Config.parse({"algorithm": nothing})
+    assert Config.parse({"algorithm": {**nothing, "name": "xent"}}).algorithm.name == "xent"

@@ -338,3 +338,13 @@ def test_the_users_own_config_may_name_code(evil, tmp_path):
     require_own_code(own, read_config(evil), trust=False)
     with pytest.raises(ConfigError):
         require_own_code(evil / "config.toml", read_config(evil), trust=False)
+
+
+def test_folders_that_only_have_such_names_make_no_run_folder(evil, tmp_path):
+    for name in ("last", "best"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "own.toml").touch()
+    require_own_code(tmp_path / "own.toml", read_config(evil), trust=False)
+    (tmp_path / "best/state.json").touch()
+    with pytest.raises(ConfigError):
+        require_own_code(tmp_path / "own.toml", read_config(evil), trust=False)

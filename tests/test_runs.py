@@ -1,5 +1,6 @@
 import errno
 import json
+import math
 import re
 import shutil
 
@@ -9,9 +10,9 @@ import torch
 from filelock import FileLock
 
 from seqmixer.config import Config
-from seqmixer.errors import RunError
+from seqmixer.errors import RewardError, RunError
 from seqmixer.inference import Search, write
-from seqmixer.runs import load, train
+from seqmixer.runs import load, task_of, train, try_out
 from seqmixer.training import checkpoint
 
 
@@ -230,8 +231,33 @@ def test_a_run_without_a_model_says_so(tmp_path):
     train(config(tmp_path), tmp_path)
     for path in (tmp_path / "run").glob("best*"):
         path.rename(path.with_name("gone" + path.name))
+    with pytest.raises(
+        RunError, match=re.escape("run/best is gone, though 2 epochs are done; put it back, or train anew")
+    ):
+        load(tmp_path / "run")
+    for path in (tmp_path / "run").glob("last*"):
+        shutil.rmtree(path)
     with pytest.raises(RunError, match=re.escape("run: no model yet; the first is kept after the first epoch")):
         load(tmp_path / "run")
+
+
+@pytest.mark.parametrize("damage", ["gone", "cut"])
+@pytest.mark.filterwarnings("ignore:.*looking for the checkpoint before it")
+def test_the_model_before_the_best_one_is_used_with_a_warning_and_never_taken_for_the_result(tmp_path, damage):
+    train(config(tmp_path), tmp_path)
+    best, scores = tmp_path / "run/best", (tmp_path / "run/scores.json").read_bytes()
+    assert checkpoint.peek(best) == checkpoint.load(best)[1]
+    assert checkpoint.peek(best)["epoch"] == 2
+    if damage == "gone":
+        shutil.rmtree(best)
+    else:
+        (best / "tensors.safetensors").write_bytes(b"")
+    what = f"{best}: that of epoch 2 is missing or damaged, and the one before it is of epoch 1"
+    with pytest.warns(UserWarning, match=re.escape(f"{what}: that is used")):
+        load(tmp_path / "run")
+    with pytest.raises(RunError, match=re.escape(f"{what}; put it back, or train anew")):
+        train(config(tmp_path), tmp_path)
+    assert (tmp_path / "run/scores.json").read_bytes() == scores
 
 
 def test_a_folder_in_use_by_another_process_is_left_alone(tmp_path):
@@ -308,3 +334,11 @@ def test_a_device_that_is_not_there_leaves_no_folder(tmp_path):
         train(config, tmp_path)
 
     assert not (tmp_path / "run").exists()
+
+
+def test_a_reward_that_is_not_finite_fails_before_training(tmp_path):
+    task = task_of(config(tmp_path))
+    with pytest.raises(
+        RewardError, match=r"^the reward pays \[inf, .* for four references; it must be a finite number$"
+    ):
+        try_out(lambda rollout: torch.full((len(rollout.words),), math.inf), task)

@@ -10,7 +10,7 @@ from seqmixer.version import __version__
 
 if TYPE_CHECKING:
     from seqmixer import data, decoding, models, rewards
-    from seqmixer.algorithms import E2E, Dad, LinearBaseline, Mixer, Reinforce, Xent
+    from seqmixer.algorithms import E2E, Dad, LeaveOneOut, LinearBaseline, Mixer, Reinforce, Xent
     from seqmixer.config import Config, TrainingConfig
     from seqmixer.evaluation import evaluate, perplexity
     from seqmixer.inference import Search, write
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from seqmixer.types import Batch, Loss, Reward, Rollout, SequenceModel
 
 HOMES = {
-    "algorithms": ("E2E", "Dad", "LinearBaseline", "Mixer", "Reinforce", "Xent"),
+    "algorithms": ("E2E", "Dad", "LeaveOneOut", "LinearBaseline", "Mixer", "Reinforce", "Xent"),
     "config": ("Config", "TrainingConfig"),
     "evaluation": ("evaluate", "perplexity"),
     "inference": ("Search", "write"),
@@ -36,6 +36,7 @@ __all__ = [
     "Batch",
     "Config",
     "Dad",
+    "LeaveOneOut",
     "LinearBaseline",
     "Loss",
     "Mixer",

@@ -79,7 +79,7 @@ def perplexity(model: SequenceModel, task: Task, split: Split, batch_size: int =
 
 def signature(metric: Metric, length: int, sentences: int, beam: int, length_penalty: float) -> str:
     """How a score was made; two scores compare only where it is equal."""
-    search = f"beam:{beam}" + (f"|lp:{length_penalty:g}" if length_penalty else "")
+    search = f"beam:{beam}" + (f"|lp:{length_penalty:g}" if length_penalty and beam > 1 else "")
     return f"{metric.signature}|cut:{length}|{search}|n:{sentences}|seqmixer:{__version__}"
 
 

@@ -106,7 +106,7 @@ def require_own_code(path: Path, config: Config, trust: bool) -> None:
 
 
 def is_run(folder: Path) -> bool:
-    return any((folder / name).exists() for name in ("task.json", "last", "best"))
+    return any((folder / name).exists() for name in ("task.json", "last/state.json", "best/state.json"))
 
 
 def python_code(config: Config) -> str | None:

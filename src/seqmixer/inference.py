@@ -14,6 +14,8 @@ from seqmixer.evaluation import device_of
 from seqmixer.runs import Run
 from seqmixer.types import EOS, Choose
 
+BATCH = 64  # sources that are read, and written for, at a time
+
 
 @dataclass(frozen=True)
 class Search:
@@ -47,7 +49,7 @@ class Written:
     log_probs: list[float]  # of the whole sentence, EOS included
 
 
-def write(run: Run, sources: Iterable[str] | Tensor, search: Search, batch_size: int = 64) -> Iterator[Written]:
+def write(run: Run, sources: Iterable[str] | Tensor, search: Search, batch_size: int = BATCH) -> Iterator[Written]:
     """Sentences for lines of text, or for image features (n, D), in order. An empty line gives an empty sentence.
 
     For a language model the lines do not matter: each gives one sentence.

@@ -44,6 +44,12 @@ def start(device: str) -> None:
         )
 
 
+def leave() -> None:
+    """Part from the others when all is done: a process that ends with its group's threads alive may be aborted."""
+    if many():
+        dist.destroy_process_group()
+
+
 def meeting() -> Store:
     """Where the processes of one start find one another: torchrun's store, which outlives them and its restarts."""
     store, _, _ = next(rendezvous("env://", timeout=PATIENCE))

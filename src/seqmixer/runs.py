@@ -5,11 +5,13 @@ log.jsonl  samples.txt  last/  best/  scores.json     what came of it
 """
 
 import json
+import warnings
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from seqmixer import pretrained, ranks
 from seqmixer.algorithms import Algorithm
@@ -24,7 +26,7 @@ from seqmixer.build import (
 )
 from seqmixer.config import TOYS, Config
 from seqmixer.data import Split, Task, Vocab, Vocabs, Vocabulary, coverage, in_order
-from seqmixer.errors import RunError, unknown
+from seqmixer.errors import RewardError, RunError, unknown
 from seqmixer.evaluation import Evaluation, evaluate
 from seqmixer.identity import (
     alone_in,
@@ -159,7 +161,9 @@ def task_of(config: Config, folder: Path | None = None) -> Task:
 def try_out(reward: Reward, task: Task) -> None:
     """Pay some references, so that a reward that fails does so now and not after all epochs of XENT."""
     batch = next(in_order(task.valid, 4, task.length))
-    reward(batch.rollout(batch.target))
+    paid = reward(batch.rollout(batch.target))  # (B,)
+    if not paid.isfinite().all():
+        raise RewardError(f"the reward pays {paid.tolist()} for four references; it must be a finite number")
 
 
 def load(folder: Path) -> Run:
@@ -171,12 +175,23 @@ def load(folder: Path) -> Run:
     if vocabs is None:
         raise RunError(f"{folder}: target.vocab is missing; this is no complete run folder")
     model = build_model(config.model, dimensions, folder)
-    if not checkpoint.exists(folder / "best"):
-        raise RunError(f"{folder}: no model yet; the first is kept after the first epoch")
-    checkpoint.load_weights(model, checkpoint.load(folder / "best")[0], folder / "best")
+    checkpoint.load_weights(model, best_weights(folder), folder / "best")
     multiply_in(config.training.precision)
     model.to(device(config.training.device)).eval()
     return Run(folder, config, model, dimensions, *vocabs)
+
+
+def best_weights(folder: Path) -> dict[str, Tensor]:
+    """Of the best model of a run that there is; where a better one was, a warning says so."""
+    best, position = folder / "best", checkpoint.peek(folder / "last") or {"epoch": 0, "best_epoch": 0}
+    if not checkpoint.exists(best) and position["epoch"]:
+        raise RunError(f"{best} is gone, though {position['epoch']} epochs are done; put it back, or train anew")
+    if not checkpoint.exists(best):
+        raise RunError(f"{folder}: no model yet; the first is kept after the first epoch")
+    tensors, state = checkpoint.load(best)
+    if state["epoch"] < position["best_epoch"]:
+        warnings.warn(f"{checkpoint.lost(best, state, position['best_epoch'])}: that is used", stacklevel=3)
+    return tensors
 
 
 def located(config: Config) -> Config:
@@ -234,7 +249,7 @@ def start_from(model: SequenceModel, task: Task, folder: Path) -> None:
             f"training.start = {str(folder)!r}: its vocabularies are not those of this run's data; the same id would "
             "be another word. Train on the same data"
         )
-    checkpoint.load_weights(model, checkpoint.load(folder / "best")[0], folder / "best")
+    checkpoint.load_weights(model, best_weights(folder), folder / "best")
 
 
 def write_scores(run: Run, task: Task) -> None:

@@ -88,6 +88,14 @@ def test_a_damaged_checkpoint_with_one_before_it(folder):
     assert said(folder, ["training.epochs=5"])[-1][1].startswith("1 of 5 epochs done; ")
 
 
+def test_a_lost_best_model_is_a_problem(folder):
+    tensors, state = checkpoint.load(folder / "last")
+    checkpoint.save(folder / "last", tensors, {**state, "best_epoch": 2})
+    checkpoint.save(folder / "best", checkpoint.load(folder / "best")[0], {"epoch": 1, "score": 1.0})
+    what = f"{folder}/best: that of epoch 2 is missing or damaged, and the one before it is of epoch 1; put it back"
+    assert ("problem", what) in said(folder)
+
+
 def test_no_whole_checkpoint(folder):
     for path in folder.glob("best*"):
         (path / "manifest.json").unlink()

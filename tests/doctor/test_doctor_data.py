@@ -90,18 +90,13 @@ def test_a_length_that_crops_many_targets(config, tmp_path):
 def test_unknown_words_are_counted_on_both_sides(config, tmp_path):
     (tmp_path / "test.a").write_text("a x\nx x x\nb e\n")
     (tmp_path / "valid.b").write_text("d b y\nc e\n")
-    assert said(config(), tmp_path)[2:] == [
-        (
-            "warning",
-            "20.0% of the target words of valid are unknown: an unknown word never matches; lower "
-            "data.target_min_count, or use BPE",
-        ),
-        (
-            "warning",
-            "57.1% of the source words of test are unknown: an unknown word never matches; lower "
-            "data.source_min_count, or use BPE",
-        ),
-    ]
+    of_valid = "20.0% of the target words of valid are unknown: an unknown word never matches"
+    of_test = "57.1% of the source words of test are unknown: the model reads them all as one word"
+    more = "have more training sentences, or use BPE"
+    assert said(config(), tmp_path)[2:] == [("warning", f"{of_valid}; {more}"), ("warning", f"{of_test}; {more}")]
+    fewer = said(config(target_min_count=2, source_max_size=5), tmp_path)
+    assert ("warning", f"{of_valid}; lower data.target_min_count, or use BPE") in fewer
+    assert ("warning", f"{of_test}; raise data.source_max_size, or use BPE") in fewer
 
 
 def test_test_sentences_among_the_training_ones(config, tmp_path):

@@ -27,6 +27,13 @@ def test_the_place_of_a_run_is_the_nearest_folder_that_is_there(tmp_path):
     assert found.values["free_disk"] > 0
 
 
+def test_a_file_where_the_run_needs_a_folder_is_a_problem(tmp_path):
+    (tmp_path / "file").touch()
+    line = f"{tmp_path}/file is a file: the run needs a folder there; choose another with --out"
+    for place in ("file", "file/run"):
+        assert ("problem", line) in said(config(), tmp_path / place)
+
+
 def test_a_folder_that_cannot_be_written_is_a_problem(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     line = f"{tmp_path} cannot be written: the run goes there; choose another with --out"

@@ -62,3 +62,9 @@ def test_the_weighted_sum_begins_every_reward_before_it_waits_for_any():
 def test_names_with_a_stray_character_are_refused_where_it_stands():
     with pytest.raises(ConfigError, match=re.escape("from '+ @x' on")):
         parse("bleu + @x")
+
+
+@pytest.mark.parametrize("text", ["1e999*bleu", "bleu - 1e7*length"])
+def test_a_weight_out_of_range_is_refused(text):
+    with pytest.raises(ConfigError, match=r"a weight of (inf|-1e\+07); allowed are weights up to 1e\+06$"):
+        parse(text)

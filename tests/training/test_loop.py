@@ -136,8 +136,11 @@ def test_an_interrupted_run_says_where_it_stopped(task, tmp_path):
 def test_a_finished_run_is_not_trained_again(task, tmp_path):
     training(task, tmp_path).run()
     before = (tmp_path / "log.jsonl").read_bytes()
-    assert training(task, tmp_path, progress=StopAt(1)).run().epoch == 4
+    progress, said = StopAt(1), []
+    progress.note = said.append
+    assert training(task, tmp_path, progress=progress).run().epoch == 4
     assert (tmp_path / "log.jsonl").read_bytes() == before
+    assert said == [f"{tmp_path}: all epochs are done, nothing is trained; another folder begins anew"]
 
 
 def test_epochs_that_died_unsaved_are_forgotten_by_the_log(task, tmp_path):

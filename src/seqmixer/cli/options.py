@@ -57,6 +57,11 @@ def command(context: typer.Context) -> None:
         )
 
 
+def require_beam(beam: int, length_penalty: float) -> None:
+    if length_penalty and beam == 1:
+        raise ConfigError(f"--length-penalty {length_penalty:g} needs --beam: greedy search has one sentence to rank")
+
+
 def this_command() -> str:
     return f"{' '.join(launch.launcher())} {shlex.join(sys.argv[1:])}"
 

@@ -19,6 +19,7 @@ from seqmixer.cli.options import (
     Trust,
     app,
     finite,
+    require_beam,
     seed_option,
     show,
 )
@@ -46,14 +47,16 @@ def train(
     """
     from seqmixer.config import Config
     from seqmixer.identity import require_own_code
-    from seqmixer.ranks import first
+    from seqmixer.ranks import first, leave
     from seqmixer.runs import train as train_run
     from seqmixer.training import Terminal
 
     chosen = Config.load(config, settings or [])
     require_own_code(config, chosen, trust)
     run = train_run(chosen, out, Terminal())
-    if not first():
+    speaks = first()
+    leave()
+    if not speaks:
         return
     scores = json.loads((run.folder / "scores.json").read_text())
     line = f"{run.folder}  {scores['metric']} {scores['test']:.2f} (test)  {scores['valid']:.2f} (valid)"
@@ -79,6 +82,7 @@ def evaluate(
     """
     from seqmixer.runs import load
 
+    require_beam(beam, length_penalty)
     result = load(run).evaluate(split, beam, length_penalty)
     values: list[dict[str, object]] = [{"score": result.score, "signature": result.signature}]
     if standard:
@@ -119,9 +123,10 @@ def generate(
 
     from seqmixer.data import read_features
     from seqmixer.decoding import greedy, sampler
-    from seqmixer.inference import Search, write
+    from seqmixer.inference import BATCH, Search, write
     from seqmixer.runs import load
 
+    require_beam(beam, length_penalty)
     if nbest > 1 and not as_json:
         raise ConfigError(f"--nbest {nbest} needs --json: a line of text has room for one hypothesis")
     for option, value in {"--temperature": temperature, "--top-k": top_k, "--seed": seed}.items():
@@ -131,7 +136,8 @@ def generate(
     search = Search(beam, nbest, length_penalty, sampler(temperature or 1.0, top_k) if sample else greedy)
     opened = load(run)
     sources = read_features(source) if source and source.suffix in (".npy", ".npz") else lines(source)
-    for written in write(opened, sources, search):
+    at_once = 1 if source is None and sys.stdin.isatty() else BATCH  # a person waits for each line
+    for written in write(opened, sources, search, at_once):
         if as_json:
             pairs = zip(written.hypotheses, written.log_probs, strict=True)
             found = [{"text": text, "log_prob": round(log_prob, 4)} for text, log_prob in pairs]
@@ -162,6 +168,7 @@ def compare(
     from seqmixer.experiments.compare import compare as compare_runs
     from seqmixer.runs import load
 
+    require_beam(beam, length_penalty)
     comparison = compare_runs([load(run) for run in runs], split, beam, length_penalty)
     if as_json:
         print(json.dumps({"signature": comparison.signature, "runs": as_rows(comparison)}))
@@ -179,7 +186,7 @@ def settings() -> None:
 
 
 def lines(path: Path | None) -> Iterator[str]:
-    """The lines of a file, plain or .gz, or of standard input as they come."""
+    """The lines of a file, plain or .gz, or of standard input."""
     from seqmixer.data import read_lines
 
     if path is not None:
@@ -187,6 +194,6 @@ def lines(path: Path | None) -> Iterator[str]:
         return
     for number, line in enumerate(sys.stdin.buffer, 1):
         try:
-            yield line.decode().rstrip("\r\n")
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
         except UnicodeDecodeError as error:
             raise DataError(f"standard input:{number}: not UTF-8 ({error.reason})") from None

@@ -178,6 +178,12 @@ class AlgorithmConfig(Section):
     """E2E: how many of its best words the model is fed."""
 
     @model_validator(mode="after")
+    def trains(self) -> Self:
+        if self.name in ("mixer", "e2e") and not self.xent_epochs and not self.mixed_epochs:
+            raise ValueError("algorithm.xent_epochs and algorithm.mixed_epochs are 0: there is nothing to train")
+        return self
+
+    @model_validator(mode="after")
     def compares(self) -> Self:
         if self.baseline == "leave-one-out" and self.samples < 2:
             got = f"got algorithm.samples = {self.samples}"

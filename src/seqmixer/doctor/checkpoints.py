@@ -121,6 +121,8 @@ def standing(
         where += f", {position['batch']} batches of the next"
     if best is not None and best["epoch"]:
         where += f"; the best model is of epoch {best['epoch']}, {subject.config.evaluation.metric} {best['score']:.2f}"
+    if best is not None and best["epoch"] < position["best_epoch"]:
+        yield Finding("problem", checkpoint.lost(folder / "best", best, position["best_epoch"]), advice="put it back")
     if over:
         use = shlex.join(["seqmixer", "evaluate", str(folder)])
         yield Finding("ok", f"finished: {where}; score it with: {use}")

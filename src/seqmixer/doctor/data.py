@@ -59,13 +59,23 @@ def covered(task: Task) -> Finding:
 
 
 def unknown_words(config: Config, task: Task) -> Iterator[Finding]:
+    why = {"source": "the model reads them all as one word", "target": "an unknown word never matches"}
     for name, split in task.splits.items():
         for side, share in split.unknown_shares().items():
             if share > UNKNOWN:
                 what = f"{share:.1%} of the {side} words of {name} are unknown"
-                mend = f"lower data.{side}_min_count, or use BPE"
-                advice = "take a model.path whose tokenizer knows them" if config.model.path else mend
-                yield Finding("warning", what, "an unknown word never matches", advice)
+                yield Finding("warning", what, why[side], known_words(config, side))
+
+
+def known_words(config: Config, side: str) -> str:
+    """How to know more of them."""
+    if config.model.path:
+        return "take a model.path whose tokenizer knows them"
+    if getattr(config.data, f"{side}_min_count") > 1:
+        return f"lower data.{side}_min_count, or use BPE"
+    if getattr(config.data, f"{side}_max_size") is not None:
+        return f"raise data.{side}_max_size, or use BPE"
+    return "have more training sentences, or use BPE"
 
 
 def leaks(task: Task) -> Iterator[Finding]:

@@ -61,14 +61,16 @@ def threads(config: Config) -> list[Finding]:
 def place(folder: Path) -> Finding:
     """Whether the run folder can be written."""
     parent = existing(folder)
+    if not parent.is_dir():
+        return Finding("problem", f"{parent} is a file", "the run needs a folder there", "choose another with --out")
     if not os.access(parent, os.W_OK | os.X_OK):
         return Finding("problem", f"{parent} cannot be written", "the run goes there", "choose another with --out")
     return Finding("ok", f"{parent} can be written, {shutil.disk_usage(parent).free / GIB:.1f} GiB free")
 
 
 def existing(folder: Path) -> Path:
-    """The folder, or the nearest one above it that is there."""
-    return next(path for path in (folder.absolute(), *folder.absolute().parents) if path.is_dir())
+    """The folder, or the nearest path above it that is there."""
+    return next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
 
 
 def device_memory(found: torch.device) -> int:

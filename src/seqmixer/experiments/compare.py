@@ -158,7 +158,7 @@ def as_rows(comparison: Comparison) -> list[dict[str, Any]]:
 def as_table(comparison: Comparison) -> Table:
     """For the terminal, above the signature."""
     table = Table(box=None, pad_edge=False)
-    table.add_column("run", overflow="fold")
+    table.add_column("run", overflow="fold", min_width=12)
     for title in (comparison.metric, "difference", "95 % interval", "p"):
         table.add_column(title, justify="right", no_wrap=True)
     for row in comparison.runs:

@@ -12,6 +12,8 @@ from seqmixer.types import Reward, Rollout
 
 TERM = re.compile(r"\s*([+-]?)\s*(?:(\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+)\s*\*\s*)?([A-Za-z_][\w.:]*\+{0,2})\s*(?=[+-]|$)")
 
+LARGEST = 1e6  # weight: of more, the squares that the baseline learns from leave the range of float32
+
 
 def parse(text: str) -> list[tuple[float, str]]:
     """The weights and names of a sum.
@@ -26,7 +28,10 @@ def parse(text: str) -> list[tuple[float, str]]:
         term = TERM.match(text, place)
         if term is None or (place > 0 and not term[1]):
             break
-        terms.append((float(f"{term[1]}{term[2] or 1}"), term[3]))
+        weight = float(f"{term[1]}{term[2] or 1}")
+        if abs(weight) > LARGEST:
+            raise ConfigError(f"reward {text!r}: a weight of {weight:g}; allowed are weights up to {LARGEST:g}")
+        terms.append((weight, term[3]))
         place = term.end()
     if place < len(text) or not terms:
         raise ConfigError(

@@ -69,9 +69,23 @@ def load(folder: Path) -> tuple[dict[str, Tensor], State]:
     raise RunError(f"{folder}: no checkpoint that can be used: {found}")
 
 
+def peek(folder: Path) -> State | None:
+    """The state of the newest checkpoint that has a whole one; its tensors are not looked at. None where none has."""
+    for place in places(folder):
+        with suppress(*UNREADABLE, KeyError, TypeError):
+            if json.loads((place / MANIFEST).read_text())[STATE] == checksum(place / STATE):
+                return dict(json.loads((place / STATE).read_text()))
+    return None
+
+
 def read(place: Path) -> tuple[dict[str, Tensor], State]:
     verify(place)
     return load_file(place / TENSORS), json.loads((place / STATE).read_text())
+
+
+def lost(best: Path, found: State, epoch: int) -> str:
+    """What to say of a folder whose newest whole model is of an epoch before the best one's."""
+    return f"{best}: that of epoch {epoch} is missing or damaged, and the one before it is of epoch {found['epoch']}"
 
 
 def discard(folder: Path, unwanted: Callable[[State], bool]) -> None:

@@ -70,6 +70,8 @@ class Training:
         self.out.mkdir(parents=True, exist_ok=True)
         if ranks.from_first(lambda: checkpoint.exists(self.out / "last")):
             self.resume()
+            if self.finished:
+                self.progress.note(f"{self.out}: all epochs are done, nothing is trained; another folder begins anew")
         else:
             ranks.equal_weights(self.model, self.algorithm)
             torch.manual_seed(ranks.own_seed(self.seed))
@@ -253,7 +255,10 @@ class Training:
     def load_best(self) -> None:
         self.save_best()
         folder = self.out / "best"
-        checkpoint.load_weights(self.model, ranks.from_first(lambda: checkpoint.load(folder)[0]), folder)
+        tensors, state = ranks.from_first(lambda: checkpoint.load(folder))
+        if state["epoch"] < self.position.best_epoch:
+            raise RunError(f"{checkpoint.lost(folder, state, self.position.best_epoch)}; put it back, or train anew")
+        checkpoint.load_weights(self.model, tensors, folder)
 
 
 def copied(model: SequenceModel) -> dict[str, torch.Tensor]:

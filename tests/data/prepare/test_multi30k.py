@@ -97,3 +97,8 @@ def test_more_than_there_is_cannot_be_held_out(files):
         f"13 pairs of {files[0]} and {files[1]} are there, but 10 for valid and 10 for test were asked for; ask for fewer"
     ):
         pairs(*files, languages=None, limits=Limits(), valid=10, test=10)
+    with refuses(
+        f"0 pairs of {files[0]} and {files[1]} (after 13 too long were dropped) are there, but 1 for valid and 1 for test were "
+        "asked for; ask for fewer"
+    ):
+        pairs(*files, languages=None, limits=Limits(max_words=1), valid=1, test=1)

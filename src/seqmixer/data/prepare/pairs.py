@@ -29,7 +29,8 @@ def pairs(
     else:
         sides = [tokenised(lines, name, name) for name, lines in zip(languages, columns, strict=True)]
     kept, dropped = clean(zip(*sides, strict=True), limits)
-    where = f"pairs of {source} and {target}"
+    lost = ", ".join(f"{count:,} {reason}" for reason, count in dropped.items())
+    where = f"pairs of {source} and {target}" + (f" (after {lost} were dropped)" if lost else "")
     samples = draw(len(kept), {"valid": valid, "test": test}, seed, where)
     held_out = {*samples["valid"], *samples["test"]}
     return TextCorpus(
