@@ -7,7 +7,7 @@ from torch.nn import functional as F
 
 from seqmixer.data import in_order, text_task
 from seqmixer.decoding import generate, greedy, shift
-from seqmixer.evaluation import evaluate, perplexity
+from seqmixer.evaluation import evaluate, perplexity, signature
 from seqmixer.models import AttentiveEncoder, ElmanCell, Recurrent
 from seqmixer.rewards import BLEU
 
@@ -52,3 +52,8 @@ def test_perplexity_is_that_of_torchs_cross_entropy(task, model):
     o = model.logits(model.unroll(shift(batch.target), model.encode(batch.source)))
     expected = F.cross_entropy(o.flatten(0, 1), batch.target.flatten(), ignore_index=0)
     assert perplexity(model, task, task.test, batch_size=7) == pytest.approx(math.exp(expected.item()), rel=1e-5)
+
+
+def test_a_signature_has_the_length_penalty_only_where_it_ranks_something():
+    assert "|beam:5|lp:0.6|" in signature(BLEU, 7, 3, beam=5, length_penalty=0.6)
+    assert signature(BLEU, 7, 3, beam=1, length_penalty=0.6) == signature(BLEU, 7, 3, beam=1, length_penalty=0.0)

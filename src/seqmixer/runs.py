@@ -184,10 +184,11 @@ def load(folder: Path) -> Run:
 def best_weights(folder: Path) -> dict[str, Tensor]:
     """Of the best model of a run that there is; where a better one was, a warning says so."""
     best, position = folder / "best", checkpoint.peek(folder / "last") or {"epoch": 0, "best_epoch": 0}
-    if not checkpoint.exists(best) and position["epoch"]:
-        raise RunError(f"{best} is gone, though {position['epoch']} epochs are done; put it back, or train anew")
     if not checkpoint.exists(best):
-        raise RunError(f"{folder}: no model yet; the first is kept after the first epoch")
+        gone = f"{best} is gone, though {position['epoch']} epochs are done; put it back, or train anew"
+        raise RunError(
+            gone if position["epoch"] else f"{folder}: no model yet; the first is kept after the first epoch"
+        )
     tensors, state = checkpoint.load(best)
     if state["epoch"] < position["best_epoch"]:
         warnings.warn(f"{checkpoint.lost(best, state, position['best_epoch'])}: that is used", stacklevel=3)

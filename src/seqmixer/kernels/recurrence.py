@@ -102,7 +102,7 @@ class _Recurrence(torch.autograd.Function):
         dh: Any = torch.zeros_like(hs)  # without what grad_h brings
         dm: Any = None if ms is None else torch.zeros_like(ms)
         dgates = torch.empty_like(activations)
-        dC: Any = None  # those that are None below stay so where nothing is attended to
+        dC: Any = None  # this and the next stay None where nothing is attended to
         dc: Any = None
         dz: Any = None
         dvalues: Any = None

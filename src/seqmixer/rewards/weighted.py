@@ -12,7 +12,7 @@ from seqmixer.types import Reward, Rollout
 
 TERM = re.compile(r"\s*([+-]?)\s*(?:(\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+)\s*\*\s*)?([A-Za-z_][\w.:]*\+{0,2})\s*(?=[+-]|$)")
 
-LARGEST = 1e6  # weight: of more, the squares that the baseline learns from leave the range of float32
+LARGEST = 1e6  # weight: more than makes sense, and far from where float32 ends
 
 
 def parse(text: str) -> list[tuple[float, str]]:

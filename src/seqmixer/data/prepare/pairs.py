@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from seqmixer.data.cards import listed
 from seqmixer.data.prepare.cleaning import Limits, clean
 from seqmixer.data.prepare.corpus import TextCorpus
 from seqmixer.data.prepare.moses import tokenised
@@ -29,8 +30,7 @@ def pairs(
     else:
         sides = [tokenised(lines, name, name) for name, lines in zip(languages, columns, strict=True)]
     kept, dropped = clean(zip(*sides, strict=True), limits)
-    lost = ", ".join(f"{count:,} {reason}" for reason, count in dropped.items())
-    where = f"pairs of {source} and {target}" + (f" (after {lost} were dropped)" if lost else "")
+    where = f"pairs of {source} and {target}" + (f" (after {listed(dropped)} were dropped)" if dropped else "")
     samples = draw(len(kept), {"valid": valid, "test": test}, seed, where)
     held_out = {*samples["valid"], *samples["test"]}
     return TextCorpus(
