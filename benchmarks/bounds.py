@@ -10,7 +10,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from seqmixer.build import Dimensions
-from seqmixer.config import ModelConfig
+from seqmixer.config import ModelSettings
 from seqmixer.training.step import Step
 from seqmixer.types import Batch
 
@@ -35,7 +35,7 @@ class Bound:
 
 
 def bound(
-    model: ModelConfig,
+    model: ModelSettings,
     dimensions: Dimensions,
     program: str,
     batch: int,

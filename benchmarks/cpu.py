@@ -19,13 +19,13 @@ import torch
 from speed import SHAPES, Shape, algorithm, made_up, milliseconds
 
 from seqmixer.build import Dimensions, build_model
-from seqmixer.config import ModelConfig, TrainingConfig
+from seqmixer.config import RecurrentSettings, TrainingConfig
 from seqmixer.kernels import plain
 from seqmixer.rewards import sentence_bleu
 from seqmixer.training.step import Step
 
 CPU = torch.device("cpu")
-TOY = Shape("toy-translation", ModelConfig(hidden=64), Dimensions(15, 60, 60, 20, None), sentence_bleu, 16)
+TOY = Shape("toy-translation", RecurrentSettings(hidden=64), Dimensions(15, 60, 60, 20, None), sentence_bleu, 16)
 SIZES = {TOY: 64, SHAPES[1]: 32, SHAPES[0]: 32}  # the demo's model and batch, and two of the paper's
 ALGORITHMS = ("XENT", "MIXER s=1")
 

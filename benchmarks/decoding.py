@@ -18,7 +18,7 @@ from speed import SHAPES, made_up, wait
 from torch import Tensor
 
 from seqmixer.build import Dimensions, build_model
-from seqmixer.config import ModelConfig
+from seqmixer.config import ModelSettings, RecurrentSettings, TransformerSettings
 from seqmixer.decoding import beam_search, fast, free, generate, greedy
 from seqmixer.kernels import plain
 from seqmixer.types import SequenceModel
@@ -66,7 +66,7 @@ def timed(write: Callable[[Tensor], Tensor], batches: list[Tensor], warm: int) -
     return time.perf_counter() - began
 
 
-def own(name: str, config: ModelConfig, sources: Tensor, size: int, share: dict[str, int]) -> Iterator[Row]:
+def own(name: str, config: ModelSettings, sources: Tensor, size: int, share: dict[str, int]) -> Iterator[Row]:
     """Rows of one of our models."""
     shape = SHAPES[0]
     torch.manual_seed(1)
@@ -155,8 +155,8 @@ def main() -> None:
     print(f"{machine}, torch {torch.__version__}, {options.sentences:,} sentences of {LENGTH} words")
     table = []
     models = {
-        "LSTM 256": ModelConfig(name="lstm", hidden=256),
-        "Transformer, 1 + 1 layers": ModelConfig(name="transformer", hidden=256, heads=4, layers=1),
+        "LSTM 256": RecurrentSettings(name="lstm", hidden=256),
+        "Transformer, 1 + 1 layers": TransformerSettings(hidden=256, heads=4, layers=1),
     }
     rows = [own(name, config, sources, options.batch, {"plain": 2, "fast": 1}) for name, config in models.items()]
     for row in (*rows[0], *rows[1], *hugging_face(sources, options.batch, SHAPES[0].dimensions, 3)):

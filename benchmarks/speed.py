@@ -23,7 +23,7 @@ from torch import Tensor
 
 from seqmixer.algorithms import E2E, Algorithm, Dad, LinearBaseline, Mixer, Reinforce, Xent
 from seqmixer.build import Dimensions, build_model
-from seqmixer.config import ModelConfig, TrainingConfig
+from seqmixer.config import ModelSettings, RecurrentSettings, TrainingConfig, TransformerSettings
 from seqmixer.decoding import fast, sample
 from seqmixer.kernels import Programs, plain
 from seqmixer.rewards import rouge2_recall, sentence_bleu
@@ -36,20 +36,20 @@ class Shape:
     """A model of the paper (Sec. 4)."""
 
     name: str
-    model: ModelConfig
+    model: ModelSettings
     dimensions: Dimensions
     reward: Reward
     source: int  # words of a source; 0: an image
 
 
 SHAPES = [
-    Shape("translation", ModelConfig(hidden=256), Dimensions(25, 22_822, 32_009, 50, None), sentence_bleu, 24),
-    Shape("summarization", ModelConfig(name="elman", hidden=128), Dimensions(15, 6_828, 12_321, 60, None), rouge2_recall, 32),  # noqa: E501
-    Shape("captioning", ModelConfig(hidden=512), Dimensions(15, 10_012, None, None, 1024), sentence_bleu, 0),
+    Shape("translation", RecurrentSettings(hidden=256), Dimensions(25, 22_822, 32_009, 50, None), sentence_bleu, 24),
+    Shape("summarization", RecurrentSettings(name="elman", hidden=128), Dimensions(15, 6_828, 12_321, 60, None), rouge2_recall, 32),  # noqa: E501
+    Shape("captioning", RecurrentSettings(hidden=512), Dimensions(15, 10_012, None, None, 1024), sentence_bleu, 0),
 ]  # fmt: skip
 LARGE = Shape(  # for comparison, with --shapes transformer
     "transformer",
-    ModelConfig(name="transformer", hidden=512, heads=8, layers=6),
+    TransformerSettings(hidden=512, heads=8, layers=6),
     SHAPES[0].dimensions,
     sentence_bleu,
     24,

@@ -6,8 +6,9 @@ import re
 import pytest
 import torch
 
+from seqmixer.algorithms import ALGORITHMS
 from seqmixer.build import Dimensions, build_algorithm, build_metric, build_model, build_reward, build_task
-from seqmixer.config import AlgorithmConfig, Config, ModelConfig, RewardConfig
+from seqmixer.config import Config, RecurrentSettings, RewardConfig, TransformerSettings
 from seqmixer.errors import ConfigError
 from seqmixer.models import Blueprint, ImageMemory, TextMemory
 from seqmixer.rewards import METRICS
@@ -124,32 +125,35 @@ def test_an_unknown_metric_names_the_nearest_and_no_python_function(tmp_path):
 
 
 def test_the_settings_of_a_transformer_reach_it():
-    settings = {"name": "transformer", "hidden": 16, "heads": 2, "layers": 3, "dropout": 0.2, "positions": "learned"}
-    text = build_model(ModelConfig(**settings, feedforward=9), Dimensions(5, 7, 9, 6, None))
+    settings = {"hidden": 16, "heads": 2, "layers": 3, "dropout": 0.2, "positions": "learned"}
+    text = build_model(TransformerSettings(**settings, feedforward=9), Dimensions(5, 7, 9, 6, None))
     assert text.blueprint == Blueprint(hidden=16, heads=2, feedforward=9, layers=3, dropout=0.2, rotary=False)
     assert isinstance(text.memory, TextMemory)
     assert (text.length, text.M_o.out_features, text.memory.words.num_embeddings) == (5, 7, 9)
     assert (text.positions.count, text.memory.positions.count) == (5, 6)
     assert (text.norm.weight == 1).all()
 
-    image = build_model(ModelConfig(name="transformer", hidden=16), Dimensions(5, 7, None, None, 3))
+    image = build_model(TransformerSettings(hidden=16), Dimensions(5, 7, None, None, 3))
     assert image.blueprint == Blueprint(hidden=16, heads=4, feedforward=64, layers=1, dropout=0.0, rotary=True)
     assert isinstance(image.memory, ImageMemory)
-    assert build_model(ModelConfig(name="transformer"), Dimensions(5, 7, None, None, None)).memory is None
+    assert build_model(TransformerSettings(), Dimensions(5, 7, None, None, None)).memory is None
 
 
 @pytest.mark.parametrize("name", ["reinforce", "mixer"])
 def test_the_weight_of_the_kl_term_reaches_the_algorithm(name):
-    assert build_algorithm(AlgorithmConfig(name=name, kl=0.2), METRICS["bleu"], 4, 6).kl == 0.2
-    assert build_algorithm(AlgorithmConfig(name=name), METRICS["bleu"], 4, 6).kl == 0
+    settings = ALGORITHMS[name].Settings
+    assert build_algorithm(settings(kl=0.2), METRICS["bleu"], 4, 6).kl == 0.2
+    assert build_algorithm(settings(), METRICS["bleu"], 4, 6).kl == 0
 
 
 @pytest.mark.parametrize("name", ["elman", "lstm", "gru", "transformer"])
 def test_weights_start_as_torch_has_them_unless_it_is_said_how(name):
     dimensions = Dimensions(length=6, target_vocab=50, source_vocab=50, positions=9, features=None)
     torch.manual_seed(1)
-    model = build_model(ModelConfig(name=name, hidden=64), dimensions)
-    said = build_model(ModelConfig(name=name, hidden=64, init=0.03), dimensions)
+    settings = {"hidden": 64} if name == "transformer" else {"name": name, "hidden": 64}
+    kind = TransformerSettings if name == "transformer" else RecurrentSettings
+    model = build_model(kind(**settings), dimensions)
+    said = build_model(kind(**settings, init=0.03), dimensions)
     embeddings, drawn = ({k: w for k, w in each.state_dict().items() if w.shape == (50, 64)} for each in (model, said))
     assert len(embeddings) > 1
     assert max(float(w.std()) for w in embeddings.values()) == pytest.approx(1, abs=0.05)  # torch's of an embedding

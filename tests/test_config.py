@@ -5,6 +5,7 @@ import pytest
 
 from seqmixer.config import Config, documentation
 from seqmixer.errors import ConfigError
+from seqmixer.settings import OneOf
 
 
 def load(tmp_path, text, *overrides):
@@ -56,8 +57,10 @@ def test_the_documentation_is_toml_with_every_default():
     text = documentation()
     assert Config.parse(tomllib.loads(text)) == Config()
     for section, field in Config.model_fields.items():
-        for name in getattr(field.annotation, "model_fields", {section: field}):
-            assert re.search(rf"^(# )?{name} =", text, re.MULTILINE), name
+        kinds = [several.kinds.values() for several in field.metadata if isinstance(several, OneOf)]
+        for kind in kinds[0] if kinds else [field.annotation]:
+            for name in getattr(kind, "model_fields", {section: field}):
+                assert re.search(rf"^(# )?{name} =", text, re.MULTILINE), name
     assert max(map(len, text.splitlines())) <= 110
 
 
@@ -66,10 +69,7 @@ def test_the_data_folder_comes_from_the_environment(monkeypatch):
     assert Config().data.model_copy().folder == Config.parse({"data": {}}).data.folder == "/somewhere"
 
 
-MODEL = (
-    "model.checkpointing, model.dropout, model.dtype, model.feedforward, model.heads, model.hidden, model.init, "
-    "model.layers, model.lora_rank, model.name, model.path, model.positions, model.reading, model.window"
-)
+MODEL = "model.dropout, model.hidden, model.init, model.layers, model.name, model.reading, model.window"
 
 
 @pytest.mark.parametrize(
@@ -80,15 +80,17 @@ MODEL = (
         ("[modle]", [], "unknown setting 'modle'. Did you mean 'model'? Known: algorithm, data, evaluation, model, name, "
                         "reward, seed, training."),
         ("[model]\nhidden = 0", [], "model.hidden = 0: Input should be greater than or equal to 1"),
-        ("[model]\nname = 'lstn'", [], "model.name = 'lstn': Input should be 'elman', 'lstm', 'gru', 'transformer' or 'huggingface'"),
+        ("[model]\nname = 'lstn'", [], "unknown model.name 'lstn'. Did you mean 'lstm'? Known: elman, gru, huggingface, lstm, transformer."),
         ("[model]\nname = 'transformer'\nhidden = 12", [],
          "model.hidden must be a multiple of twice model.heads; got model.hidden = 12, model.heads = 4"),
         ("[model]\nwindow = 4", [], "model.window must be odd, so that it has a centre; got 4"),
         ("[data]\ntask = 'text'\ntrain = ['a']", [],
          "data.train names 1 files; with data.task = 'text' it names a source file and at least one reference file"),
-        ("[algorithm]\nannealing = 'exponential'", [],
+        ("[algorithm]\nname = 'dad'\nannealing = 'exponential'\nannealing_k = 20", [],
          "algorithm.annealing_k must be below 1 with exponential, got 20.0"),
-        ("[algorithm]\nannealing = 'inverse-sigmoid'\nannealing_k = 0.5", [],
+        ("[algorithm]\nname = 'dad'\nannealing = 'exponential'", [],
+         "algorithm.annealing_k is missing; algorithm.annealing = 'exponential' needs it"),
+        ("[algorithm]\nname = 'dad'\nannealing = 'inverse-sigmoid'\nannealing_k = 0.5", [],
          "algorithm.annealing_k must be at least 1 with inverse-sigmoid, got 0.5"),
         ("seed = 99999999999999999999", [],
          "seed = 99999999999999999999: Input should be less than or equal to 9223372036854775807"),
@@ -177,6 +179,45 @@ def test_settings_that_nothing_would_read_are_refused(values, message):
     with pytest.raises(ConfigError) as error:
         Config.parse(values)
     assert str(error.value) == f"config: {message}"
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"algorithm": {"name": "xent", "kl": 0.1}},
+         "algorithm.kl is for algorithm.name = 'reinforce' or 'mixer', not 'xent'; leave it out"),
+        ({"algorithm": {"name": "xent", "samples": 4}},
+         "algorithm.samples is for algorithm.name = 'reinforce' or 'mixer', not 'xent'; leave it out"),
+        ({"algorithm": {"name": "reinforce", "overlap": True}},
+         "algorithm.overlap is for algorithm.name = 'mixer', not 'reinforce'; leave it out"),
+        ({"model": {"heads": 4}}, "model.heads is for model.name = 'transformer', not 'lstm'; leave it out"),
+        ({"model": {"name": "transformer", "window": 3}},
+         "model.window is for model.name = 'lstm' or 'elman' or 'gru', not 'transformer'; leave it out"),
+        ({"model": {"name": "huggingface", "path": "x", "hidden": 256}},
+         "model.hidden is for model.name = 'lstm' or 'elman' or 'gru' or 'transformer', not 'huggingface'; leave it out"),
+        ({"model": {"name": "huggingface"}}, "model.path is missing; it has no default"),
+        ({"algorithm": {"name": "rienforce"}},
+         "unknown algorithm.name 'rienforce'. Did you mean 'reinforce'? Known: dad, e2e, mixer, reinforce, xent."),
+    ],
+)  # fmt: skip
+def test_a_setting_of_another_kind_is_refused_even_at_its_default(values, message):
+    with pytest.raises(ConfigError) as error:
+        Config.parse(values)
+    assert str(error.value) == f"config: {message}"
+
+
+def test_an_override_of_the_kind_drops_what_only_the_kind_in_the_file_reads(tmp_path):
+    text = "[algorithm]\nname = 'mixer'\nsamples = 4\ndelta = 3\n[model]\nheads = 2\nname = 'transformer'\nhidden = 8"
+    config = load(tmp_path, text, "algorithm.name=xent", "model.name=gru", "algorithm.xent_epochs=2")
+    assert (
+        config.algorithm.model_dump()
+        == Config.parse({"algorithm": {"name": "xent", "delta": 3, "xent_epochs": 2}}).algorithm.model_dump()
+    )
+    assert (config.model.name, config.model.hidden) == ("gru", 8)
+    with pytest.raises(ConfigError, match="algorithm.samples is for"):
+        load(tmp_path, text, "algorithm.name=xent", "algorithm.samples=4")
+    with pytest.raises(ConfigError, match="unknown setting 'model.hads'"):
+        load(tmp_path, text.replace("heads", "hads"), "model.name=gru")
 
 
 def test_a_built_in_task_in_the_words_of_a_pretrained_model_has_a_length():

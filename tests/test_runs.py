@@ -65,7 +65,8 @@ def test_a_run_can_be_opened_from_another_folder(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", ["elman", "lstm", "gru", "transformer"])
 @pytest.mark.parametrize("algorithm", ["xent", "dad", "e2e", "reinforce", "mixer"])
 def test_every_algorithm_trains_every_model_from_a_config(tmp_path, name, algorithm):
-    changes = {"model__name": name, "model__reading": "released", "model__layers": 2, "model__dropout": 0.1}
+    changes = {"model__name": name, "model__layers": 2, "model__dropout": 0.1}
+    changes |= {} if name == "transformer" else {"model__reading": "released"}
     schedule = {"algorithm__xent_epochs": 1, "algorithm__mixed_epochs": 1, "algorithm__delta": 3}
     run = train(config(tmp_path, **changes, **schedule, algorithm__name=algorithm, training__epochs=4), tmp_path)
     assert len((run.folder / "log.jsonl").read_text().splitlines()) == 4

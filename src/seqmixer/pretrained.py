@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from seqmixer.config import Config, ModelConfig
+from seqmixer.config import Config, HuggingFaceSettings
 from seqmixer.data import Task, Vocabs, Vocabulary, read_tokenizer, token_ids, tokenizer_vocabs
 from seqmixer.errors import ConfigError, DataError, RunError
 from seqmixer.models import huggingface
@@ -24,7 +24,7 @@ FOLDER, TIED = "pretrained", "tied.json"
 
 def vocabs(config: Config, run: Path | None = None) -> Vocabs | None:
     """The words of sources and targets, of the model that a run begins with or keeps; None if it has no such model."""
-    if config.model.path is None:
+    if not isinstance(config.model, HuggingFaceSettings):
         return None
     path = place(config.model, run)
     return tokenizer_vocabs(
@@ -37,7 +37,7 @@ def vocabs(config: Config, run: Path | None = None) -> Vocabs | None:
     )
 
 
-def model(config: ModelConfig, run: Path | None = None) -> EncoderDecoder | Decoder:
+def model(config: HuggingFaceSettings, run: Path | None = None) -> EncoderDecoder | Decoder:
     """The model that a run begins with; or the shape of the one it keeps, for weights of a checkpoint."""
     path = place(config, run)
     made = huggingface.load(
@@ -51,7 +51,7 @@ def model(config: ModelConfig, run: Path | None = None) -> EncoderDecoder | Deco
     return made
 
 
-def place(config: ModelConfig, run: Path | None) -> str:
+def place(config: HuggingFaceSettings, run: Path | None) -> str:
     if run is None:
         path = str(config.path)
         if (path.startswith((".", "/", "~")) or path.count("/") > 1) and not Path(path).is_dir():
@@ -95,7 +95,7 @@ def keep(path: str, model: nn.Module, vocab: Vocabulary, run: Path) -> None:
         os.rename(new, run / FOLDER)
 
 
-def export(config: ModelConfig, run: Path) -> None:
+def export(config: HuggingFaceSettings, run: Path) -> None:
     """Add the best weights to RUN/pretrained, LoRA's merged into them: transformers then opens the folder by itself."""
     best, new = model(config, run), fresh(run)
     checkpoint.load_weights(best, checkpoint.load(run / "best")[0], run / "best")

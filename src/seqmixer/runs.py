@@ -24,7 +24,7 @@ from seqmixer.build import (
     build_task,
     run_length,
 )
-from seqmixer.config import TOYS, Config
+from seqmixer.config import TOYS, Config, HuggingFaceSettings
 from seqmixer.data import Split, Task, Vocab, Vocabs, Vocabulary, coverage, in_order
 from seqmixer.errors import RewardError, RunError, unknown
 from seqmixer.evaluation import Evaluation, evaluate
@@ -107,14 +107,14 @@ def train_alone(config: Config, folder: Path, progress: Progress, task: Task | N
     with ranks.first_ahead():  # what they count beforehand is kept in the folder
         reward, metric = build_reward(config, task, folder), build_metric(config, task, folder)
     algorithm = build_algorithm(config.algorithm, reward, model.features, task.length)
-    if config.model.path:
+    if isinstance(config.model, HuggingFaceSettings):
         pretrained.require_positions(pretrained.place(config.model, goes_on), task)
     if algorithm.reward is not None:
         try_out(algorithm.reward, task)
     ranks.wait()  # all have read what was there before
     if ranks.first():
         write_identity(folder, config, task, dimensions)
-        if config.model.path:
+        if isinstance(config.model, HuggingFaceSettings):
             pretrained.keep(config.model.path, model, task.target_vocab, folder)
     for line in description(config, task, model, algorithm, epochs):
         progress.note(line)
@@ -132,7 +132,7 @@ def train_alone(config: Config, folder: Path, progress: Progress, task: Task | N
     ).run()
     run = load(folder)
     write_scores(run, task)
-    if config.model.path and ranks.first():
+    if isinstance(config.model, HuggingFaceSettings) and ranks.first():
         pretrained.export(config.model, folder)
     return run
 
@@ -198,13 +198,13 @@ def best_weights(folder: Path) -> dict[str, Tensor]:
 def located(config: Config) -> Config:
     """The config with its folders in full, so that the run can be opened, and goes on, from anywhere."""
     folder = "." if config.data.task in TOYS else str(Path(config.data.folder).resolve())
-    path = config.model.path
+    path, model = config.model.pretrained, config.model
     if path and Path(path).is_dir():
-        path = str(Path(path).resolve())
+        model = model.model_copy(update={"path": str(Path(path).resolve())})
     start = config.training.start
     changes = {
         "data": config.data.model_copy(update={"folder": folder}),
-        "model": config.model.model_copy(update={"path": path}),
+        "model": model,
         "training": config.training.model_copy(update={"start": start and str(Path(start).resolve())}),
     }
     return config.model_copy(update=changes)
@@ -233,7 +233,7 @@ def write_identity(folder: Path, config: Config, task: Task, dimensions: Dimensi
     fingerprints = {name: split.fingerprint for name, split in task.splits.items()}
     description = {"dimensions": asdict(dimensions), "fingerprints": fingerprints}
     checkpoint.write_whole(folder / "task.json", json.dumps(description, indent=1))
-    if not config.model.path:  # else the tokenizer has them
+    if not config.model.pretrained:  # else the tokenizer has them
         if task.source_vocab:
             task.source_vocab.save(folder / "source.vocab")
         task.target_vocab.save(folder / "target.vocab")
@@ -280,7 +280,6 @@ def description(config: Config, task: Task, model: SequenceModel, algorithm: Alg
         words = f"{len(task.source_vocab):,} source and {words}"
     parameters = sum(parameter.numel() for parameter in model.parameters())
     yield f"{config.data.task}: {sizes} examples, {words}, T = {task.length} covers {covered:.1%} of the targets"
-    kind = config.model.path or f"{config.model.name}, hidden {config.model.hidden}"
-    yield f"{kind}: {parameters:,} parameters"
+    yield f"{config.model.described}: {parameters:,} parameters"
     for label, first, last in stages([algorithm.stage(epoch).label for epoch in range(epochs)]):
         yield f"  {f'epoch {first}' if first == last else f'epochs {first}-{last}'}: {label}"

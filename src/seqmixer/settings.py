@@ -2,14 +2,15 @@
 
 import textwrap
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain, starmap
 from typing import Any
 
 import tomli_w
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationError
 from pydantic.fields import FieldInfo
-from pydantic_core import ErrorDetails
+from pydantic_core import CoreSchema, ErrorDetails, PydanticUndefined, core_schema
 
 from seqmixer.errors import ConfigError, unknown
 
@@ -21,15 +22,65 @@ MEANT = {  # in place of pydantic's words, by the kind of its error
 WIDTH = 110  # of the lines of comments in the list of settings
 
 
+class Section(BaseModel):
+    """A table of the file. Unknown names, wrong types and infinite numbers are refused, values never change."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """Annotates a table that comes in several kinds, told apart by its `name`; each kind has settings of its own."""
+
+    kinds: Mapping[str, type[Section]]  # by name
+    default: str  # the name, where none is given
+    own: str | None = None  # the kind of all names "module:Class"; None: there are no such names
+
+    def kind(self, value: Any) -> str:
+        """Which kind a table or a section is of."""
+        name = value.get("name", self.default) if isinstance(value, dict) else getattr(value, "name", self.default)
+        return self.own if self.own and ":" in str(name) else str(name)
+
+    def of(self, value: Any) -> type[Section]:
+        """Its class; that of the default where its name is unknown."""
+        return self.kinds.get(self.kind(value), self.kinds[self.default])
+
+    def holders(self, name: str) -> list[str]:
+        """The kinds that have this setting."""
+        return [kind for kind, section in self.kinds.items() if name in section.model_fields]
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        choices = {kind: handler.generate_schema(section) for kind, section in self.kinds.items()}
+        return core_schema.tagged_union_schema(choices, discriminator=self.kind)
+
+
 def documentation(config: type[BaseModel]) -> str:
-    """Every setting as TOML, its meaning above it. Settings without a value by default are commented out."""
+    """Every setting as TOML, its meaning above it; commented out what has no default, or is of another kind."""
     lines = []
     for name, field in config.model_fields.items():
-        if inner := section(field):
-            lines += [f"\n[{name}]", *chain.from_iterable(starmap(setting, inner.model_fields.items()))]
+        if several := one_of(field):
+            default = several.kinds[several.default]
+            lines += [f"\n[{name}]", *table(default)]
+            done = {*default.model_fields}
+            for kind, other in several.kinds.items():
+                more = {key: each for key, each in other.model_fields.items() if key not in done}
+                done |= more.keys()
+                lines += [f"# name = {kind!r}:", *commented(starmap(setting, more.items()))] if more else []
+        elif inner := section(field):
+            lines += [f"\n[{name}]", *table(inner)]
         else:
             lines += setting(name, field)
     return "\n".join(lines)
+
+
+def table(section: type[BaseModel]) -> Iterator[str]:
+    return chain.from_iterable(starmap(setting, section.model_fields.items()))
+
+
+def commented(settings: Iterator[list[str]]) -> Iterator[str]:
+    return (line if line.startswith("#") else f"# {line}" for lines in settings for line in lines)
 
 
 def section(field: FieldInfo) -> type[BaseModel] | None:
@@ -38,10 +89,15 @@ def section(field: FieldInfo) -> type[BaseModel] | None:
     return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
 
 
+def one_of(field: FieldInfo) -> OneOf | None:
+    """The kinds of a table, if it comes in several."""
+    return next((each for each in field.metadata if isinstance(each, OneOf)), None)
+
+
 def setting(name: str, field: FieldInfo) -> list[str]:
     """Its meaning, and its default."""
     default = field.get_default(call_default_factory=True)
-    line = f"# {name} =" if default is None else tomli_w.dumps({name: default}).strip()
+    line = f"# {name} =" if default in (None, PydanticUndefined) else tomli_w.dumps({name: default}).strip()
     return [*comment(field.description or ""), line]
 
 
@@ -91,23 +147,66 @@ def flat(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
             yield f"{prefix}{name}", value
 
 
-def explain(error: ErrorDetails, config: type[BaseModel]) -> str:
-    """One line for the first thing wrong with a config."""
-    names = [str(part) for part in error["loc"]]
+def change_kind(values: dict[str, Any], changed: Mapping[str, Any], config: type[BaseModel]) -> None:
+    """Where one of the changed settings is the name of a table's kind, drop what only the kind before it reads."""
+    for table, field in config.model_fields.items():
+        several, given = one_of(field), values.get(table)
+        if several is None or f"{table}.name" not in changed or not isinstance(given, dict):
+            continue
+        before, after = several.of(given), several.of({"name": changed[f"{table}.name"]})
+        for name in before.model_fields.keys() - after.model_fields.keys():
+            given.pop(name, None)
+
+
+def explained(error: ValidationError, section: type[BaseModel], table: str) -> str:
+    """One line for the first thing wrong with a table of settings of this class."""
+    first = error.errors()[0]
+    names = [table, *map(str, first["loc"])]
+    if first["type"] == "extra_forbidden":
+        return str(unknown("setting", ".".join(names), [f"{table}.{name}" for name in section.model_fields]))
+    return described(first, names)
+
+
+def explain(error: ErrorDetails, config: type[BaseModel], values: Mapping[str, Any]) -> str:
+    """One line for the first thing wrong with a config made of these values."""
+    if not error["loc"]:  # of the settings together
+        return described(error, [])
+    table, *rest = (str(part) for part in error["loc"])
+    several = one_of(config.model_fields[table]) if table in config.model_fields else None
+    if several is not None and error["type"] == "union_tag_invalid":
+        name = several.kind(values[table])
+        return str(unknown(f"{table}.name", name, [*(kind for kind in several.kinds if kind != several.own)]))
+    names = [table, *(rest[1:] if several else rest)]  # without the kind
     if error["type"] == "extra_forbidden":
-        return str(unknown("setting", ".".join(names), known(names[:-1], config)))
+        return refused(names, config, values)
+    return described(error, names)
+
+
+def described(error: ErrorDetails, names: Sequence[str]) -> str:
+    """What is wrong with the value of a setting, in words."""
+    if error["type"] == "missing":
+        return f"{'.'.join(names)} is missing; it has no default"
     message = MEANT.get(error["type"]) or error["msg"].removeprefix("Value error, ")
     if error["type"] == "value_error":
         return message
     return f"{'.'.join(names)} = {error['input']!r}: {message}"
 
 
-def known(tables: Sequence[str], config: type[BaseModel]) -> list[str]:
+def refused(names: Sequence[str], config: type[BaseModel], values: Mapping[str, Any]) -> str:
+    """What to say of a setting that nothing reads: which kind would, or the nearest name that there is."""
+    table, last = names[0], names[-1]
+    several = one_of(config.model_fields[table]) if len(names) == 2 else None
+    if several is not None and (holders := several.holders(last)):
+        which = " or ".join(map(repr, holders))
+        return f"{table}.{last} is for {table}.name = {which}, not {several.kind(values[table])!r}; leave it out"
+    return str(unknown("setting", ".".join(names), known(names[:-1], config, values)))
+
+
+def known(tables: Sequence[str], config: type[BaseModel], values: Mapping[str, Any]) -> list[str]:
     """The names of all settings in a table, written in full."""
-    found = config
+    found: type[BaseModel] = config
     for table in tables:
-        inner = section(found.model_fields[table]) if table in found.model_fields else None
-        if inner is None:
-            break
-        found = inner
+        field = found.model_fields[table]
+        several = one_of(field)
+        found = several.of(values[table]) if several else section(field) or found
     return [".".join([*tables, name]) for name in found.model_fields]

@@ -5,7 +5,7 @@ from statistics import mean, pstdev, pvariance
 import pytest
 import torch
 
-from seqmixer.algorithms.measures import distinct, measures, over, symptoms
+from seqmixer.algorithms.measures import distinct, hashed, measures, over, symptoms
 from seqmixer.types import EOS, PAD, Batch
 
 T = 4
@@ -141,3 +141,31 @@ def test_a_tally_looks_only_where_the_mask_is_true():
 
     assert over(values, torch.tensor([True, False, True, False])).tolist() == [5, 2]
     assert over(values, torch.zeros(4, dtype=torch.bool)).tolist() == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("rows", "samples", "seed"), [(12, 1, 0), (12, 3, 1), (1, 1, 2), (40, 4, 3), (40, 40, 4), (2, 1, 5)]
+)
+def test_distinct_counts_the_pairs_that_differ(rows, samples, seed):
+    generator = torch.Generator().manual_seed(seed)
+    words = torch.randint(4, 6, (rows, 2), generator=generator)  # many are equal
+    own = torch.rand(rows, generator=generator) < 0.8
+    pairs = [
+        (i, j) for i, j in itertools.combinations(range(rows), 2) if own[i] and own[j] and i // samples != j // samples
+    ]
+    differing = [words[i].tolist() != words[j].tolist() for i, j in pairs]
+    assert distinct(words, own, samples).tolist() == [sum(differing), len(pairs)]
+
+
+def test_distinct_takes_no_memory_for_pairs():
+    rows = 100_000  # a byte a pair would be 10 GB
+    words = torch.arange(rows).unsqueeze(-1).remainder(1000).expand(rows, 10)
+    different, pairs = distinct(words, torch.ones(rows, dtype=torch.bool)).double().tolist()
+    assert pairs == pytest.approx(math.comb(rows, 2))
+    assert different == pytest.approx(math.comb(rows, 2) - 1000 * math.comb(rows // 1000, 2))
+
+
+def test_hashes_of_different_sentences_differ():
+    words = torch.cartesian_prod(*[torch.arange(20)] * 4)  # (160,000, 4)
+    assert len(hashed(words).unique()) == len(words)
+    assert len(hashed(torch.cat([words, words.flip(-1)])).unique()) == len(words)

@@ -169,7 +169,7 @@ def test_each_step_has_the_gradient_of_its_own_loss(overlap, words, start, weigh
 def test_the_weights_of_the_mixed_stages_are_a_half_each_as_released():
     mixer = Mixer(lambda rollout: R, LinearBaseline(H), T, [2])
 
-    assert (mixer.xent_weight, mixer.reinforce_weight, mixer.overlap) == (0.5, 0.5, False)
+    assert (mixer.prefix.xent_weight, mixer.prefix.weight, mixer.prefix.overlap) == (0.5, 0.5, False)
 
 
 def weighted(baseline, xent_weight, reinforce_weight):
@@ -303,14 +303,14 @@ def test_s_follows_the_epoch_and_the_last_stage_goes_on():
     for epoch in (1, 2, 3, 50):
         mixer(translator(), BATCH, epoch)
         assert spy.rollout.start == 2
-    assert [mixer.stage(epoch).sampled for epoch in range(4)] == [False, True, True, True]
+    assert [mixer.stage(epoch).rewarded for epoch in range(4)] == [False, True, True, True]
 
 
 def test_stages_say_s():
     mixer = Mixer(lambda rollout: R, LinearBaseline(H), 15, [15, 13, 0])
 
-    assert mixer.stage(0) == Stage("XENT", sampled=False, program="xent")
+    assert mixer.stage(0) == Stage("XENT", program="xent")
     assert mixer.stage(1) == Stage(
-        "MIXER, XENT on the first s = 13 words, REINFORCE on the rest", True, "mixer", dial=13
+        "MIXER, XENT on the first s = 13 words, REINFORCE on the rest", "MIXER", dial=13, rewarded=True
     )
-    assert mixer.stage(9) == Stage("MIXER, XENT on the first s = 0 words, REINFORCE on the rest", True, "mixer", dial=0)
+    assert mixer.stage(9) == Stage("MIXER, XENT on the first s = 0 words, REINFORCE on the rest", "MIXER", dial=0, rewarded=True)

@@ -307,7 +307,7 @@ def test_the_baseline_adds_little_to_the_variance_of_the_reward_whatever_the_siz
 def test_every_epoch_is_the_same_stage():
     algorithm = Reinforce(lambda rollout: R, LinearBaseline(H))
 
-    assert algorithm.stage(0) == algorithm.stage(9) == Stage("REINFORCE", sampled=True, program="reinforce")
+    assert algorithm.stage(0) == algorithm.stage(9) == Stage("REINFORCE", program="REINFORCE", rewarded=True)
 
 
 def test_the_parameters_of_the_algorithm_are_those_of_the_baseline():

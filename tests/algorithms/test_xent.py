@@ -81,6 +81,6 @@ def test_metrics_are_detached():
 
 
 def test_every_epoch_is_the_same_stage():
-    assert Xent().stage(0) == Xent().stage(99) == Stage("XENT", sampled=False, program="xent")
+    assert Xent().stage(0) == Xent().stage(99) == Stage("XENT", program="xent")
     assert Xent().reward is None
     assert list(Xent().parameters()) == []

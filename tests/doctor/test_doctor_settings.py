@@ -42,12 +42,12 @@ def test_settings_that_go_together_are_left_alone():
         (
             ["algorithm.mixed_epochs=0"],
             "warning",
-            "algorithm.mixed_epochs is 0: mixer is then XENT, and pays for nothing; raise it",
+            "algorithm.mixed_epochs is 0: mixer is then XENT, and nothing is rewarded; raise it",
         ),
         (
             ["training.epochs=20"],
             "warning",
-            "training.epochs = 20 ends the run within the 20 epochs of XENT: no word is ever paid for; raise "
+            "training.epochs = 20 ends the run within the 20 epochs of XENT: no word is ever rewarded; raise "
             "training.epochs, or leave it out",
         ),
         (

@@ -60,6 +60,16 @@ class StopAt(Silent):
             os.kill(os.getpid(), signal.SIGINT)
 
 
+class Hearing(Silent):
+    """Writes down what is said."""
+
+    def __init__(self):
+        self.lines = []
+
+    def note(self, line):
+        self.lines.append(line)
+
+
 def without_seconds(folder):
     return [{k: v for k, v in event.items() if k != "seconds"} for event in read_log(folder)]
 
@@ -233,6 +243,26 @@ def test_the_rate_of_the_mixed_stages_does_not_follow_perplexity(task, tmp_path)
     assert [event["rate"] for event in epochs(read_log(tmp_path))][2:] == [1e-5, 1e-5, 1e-5]
 
 
+def test_xent_does_not_end_a_run_whose_rewarded_stage_has_a_rate_of_its_own(task, tmp_path):
+    settings = TrainingConfig(batch_size=4, optimizer="sgd", lr=3.0, mixed_lr=0.5, decay=2.0, min_lr=2.0)
+    forced = [6] * 12 + [2]
+    Training(model := model_for(task), mixer_for(model, forced), task, tmp_path, epochs=13, settings=settings).run()
+    rates = [event["rate"] for event in epochs(read_log(tmp_path))]
+    assert rates[-1] == 0.5
+    assert (len(rates), rates[0], rates[-2]) == (13, 3.0, 2.0)  # it fell, to min_lr and no further
+
+
+def test_a_run_that_ends_early_says_why(task, tmp_path):
+    settings = TrainingConfig(batch_size=4, optimizer="sgd", lr=3.0, decay=2.0, min_lr=2.0)
+    heard = Hearing()
+    Training(model_for(task), Xent(), task, tmp_path, epochs=50, settings=settings, progress=heard).run()
+    done = len(epochs(read_log(tmp_path)))
+    (end,) = [event for event in read_log(tmp_path) if event["event"] == "end"]
+    assert end == {"event": "end", "epoch": done, "why": "the rate 1.5 is below training.min_lr = 2"}
+    assert f"  the rate 1.5 is below training.min_lr = 2: the run ends after {done} of 50 epochs" in heard.lines
+    assert done < 50
+
+
 def test_a_rate_that_begins_below_the_least_ends_the_run_only_when_it_falls(task, tmp_path):
     settings = TrainingConfig(batch_size=4, optimizer="sgd", lr=1e-9, decay=1.2, min_lr=2.0)  # too small to do anything
     Training(model_for(task), Xent(), task, tmp_path, epochs=4, settings=settings).run()
@@ -257,12 +287,12 @@ def iter_batches(task):
 
 
 class Broken(Algorithm):
-    def loss(self, model, batch, stage, dial):
+    def loss(self, model, batch, candidates, stage, dial):
         loss = Xent()(model, batch, 0)
         return dataclasses.replace(loss, value=loss.value / dial)
 
     def stage(self, epoch):
-        return Stage("broken", sampled=False, program="broken", dial=1 - epoch)  # divided by 0 from the second on
+        return Stage("broken", program="broken", dial=1 - epoch)  # divided by 0 from the second on
 
 
 def test_a_loss_that_is_not_finite_stops_the_run_and_leaves_the_last_checkpoint(task, tmp_path):

@@ -53,13 +53,13 @@ class Poisoned(Algorithm):
         super().__init__()
         self.since, self.poison = since, set(poison)
 
-    def loss(self, model, batch, stage, dial):
+    def loss(self, model, batch, candidates, stage, dial):
         loss = reference_loss(model, batch, batch.target)
         bad = stage.dial >= self.since and self.poison & set(sources(batch))
         return type(loss)(loss.value * (math.nan if bad else 1), loss.metrics)
 
     def stage(self, epoch):
-        return Stage("poisoned", sampled=False, program="poisoned", dial=epoch)
+        return Stage("poisoned", program="poisoned", dial=epoch)
 
 
 def nan_for(source):

@@ -1,22 +1,42 @@
-"""How a model learns: (model, batch, epoch) to a loss."""
+"""How a model learns: (model, batch, epoch) to a loss. ALGORITHMS lists them: each is a file, and a line here."""
 
-from seqmixer.algorithms.algorithm import Algorithm, Stage
+from collections.abc import Mapping
+
+from seqmixer.algorithms.algorithm import Algorithm, AlgorithmSettings, Candidates, Parts, Stage
 from seqmixer.algorithms.baselines import LeaveOneOut, LinearBaseline, StepBaseline
 from seqmixer.algorithms.dad import Dad
 from seqmixer.algorithms.e2e import E2E
 from seqmixer.algorithms.measures import symptoms
 from seqmixer.algorithms.mixer import Mixer
+from seqmixer.algorithms.prefix import Prefix
 from seqmixer.algorithms.reinforce import Reinforce
+from seqmixer.algorithms.sampled import Learnt, Sampled, SampledSettings
 from seqmixer.algorithms.xent import Xent
 
+ALGORITHMS: Mapping[str, type[Algorithm]] = {
+    "xent": Xent,
+    "dad": Dad,
+    "e2e": E2E,
+    "reinforce": Reinforce,
+    "mixer": Mixer,
+}
+
 __all__ = [
+    "ALGORITHMS",
     "E2E",
     "Algorithm",
+    "AlgorithmSettings",
+    "Candidates",
     "Dad",
+    "Learnt",
     "LeaveOneOut",
     "LinearBaseline",
     "Mixer",
+    "Parts",
+    "Prefix",
     "Reinforce",
+    "Sampled",
+    "SampledSettings",
     "Stage",
     "StepBaseline",
     "Xent",

@@ -1,13 +1,72 @@
-"""What every algorithm is: a module whose `forward` is the loss of a batch. What it learns itself is its own."""
+"""What every algorithm is: it collects candidates where it learns from samples, then computes the loss of a batch."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Any, ClassVar, Self, TypeVar
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 from seqmixer.decoding import generate
+from seqmixer.errors import ConfigError
+from seqmixer.rewards import Pending
+from seqmixer.schedules import forced_words
+from seqmixer.settings import Section
 from seqmixer.types import Batch, Generate, Loss, Reward, SequenceModel
+
+
+class AlgorithmSettings(Section):
+    """The table [algorithm]: what all algorithms have. Each adds its own."""
+
+    rewarded: ClassVar[bool] = False  # whether it learns from rewards
+    annealed: ClassVar[bool] = False  # whether XENT comes first, for xent_epochs
+    holds_logits: ClassVar[bool] = False  # whether a step holds the scores of all words at all steps at once
+
+    name: str
+    """How the model learns."""
+    xent_epochs: int = Field(20, ge=0, le=100_000)
+    """N^XENT: epochs of pure XENT at the beginning (MIXER, DAD, E2E)."""
+    mixed_epochs: int = Field(5, ge=0, le=100_000)
+    """N^XE+R: epochs of each later stage (MIXER, E2E)."""
+    delta: int = Field(2, ge=1)
+    """Delta: how many words each stage hands from XENT to REINFORCE (MIXER), or to its own k best (E2E)."""
+    whole: bool = True
+    """End with a stage of s = 0: no word is left to XENT (MIXER, E2E). Without it the last s is 1 or more."""
+
+    def schedule(self, length: int) -> list[int]:
+        """Algorithm 1: s by epoch. Its length is that of a run, whatever the algorithm."""
+        return forced_words(length, self.delta, self.xent_epochs, self.mixed_epochs, self.whole)
+
+    @property
+    def starts_rewarded(self) -> bool:
+        """Whether rewards are learnt from in the very first epoch."""
+        return self.rewarded and not (self.annealed and self.xent_epochs)
+
+    @property
+    def sentences(self) -> int:
+        """How many sentences are scored for each of a batch."""
+        return 1
+
+
+Annealed = TypeVar("Annealed", bound=AlgorithmSettings)
+
+
+def require_epochs(settings: Annealed) -> Annealed:
+    """Refuse a schedule without any epoch."""
+    if not settings.xent_epochs and not settings.mixed_epochs:
+        raise ValueError("algorithm.xent_epochs and algorithm.mixed_epochs are 0: there is nothing to train")
+    return settings
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What an algorithm is built from beside its settings."""
+
+    reward: Reward
+    features: int  # H, the width of the model's hidden states
+    length: int  # T
+    generate: Generate = generate
 
 
 @dataclass(frozen=True)
@@ -15,19 +74,37 @@ class Stage:
     """What an epoch does."""
 
     label: str  # for the reader of the log
-    sampled: bool  # whether the model is paid for words of its own (REINFORCE)
     program: str  # epochs of the same program differ in the dial only
     dial: float = 0  # the number that a schedule turns: MIXER's s, DAD's probability
+    rewarded: bool = False  # whether the model learns from the rewards of its samples
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """k sentences for each source of a batch, in a row, and what each is worth."""
+
+    words: Tensor  # (Bk, T) forced words, then generated ones; PAD after EOS
+    generated: Tensor  # (Bk, T) true on the model's own words, up to and including EOS
+    k: int
+    reward: Pending  # () -> (Bk,); computed while the candidates are scored
+    log_ref: Tensor | None = None  # (Bk, T) log p of the words under the reference of the KL term
 
 
 class Algorithm(nn.Module, ABC):
-    """(model, batch, epoch) -> Loss: sums over steps, means over sentences."""
+    """Collect, then learn: the loss of a batch, summed over steps, averaged over sentences."""
 
-    reward: Reward | None = None  # None: learns from words alone
+    Settings: ClassVar[type[AlgorithmSettings]] = AlgorithmSettings
+    updates: int = 1  # of the parameters from one set of candidates
+    reward: Reward | None = None  # None: learns from the references alone
 
     def __init__(self, generate: Generate = generate) -> None:
         super().__init__()
         self.generate = generate
+
+    @classmethod
+    def of(cls, settings: Any, parts: Parts) -> Self:
+        """The algorithm that a config describes, its settings an instance of `Settings`."""
+        raise ConfigError(f"{cls.__name__} cannot be made from a config; give it a classmethod of(settings, parts)")
 
     def forward(self, model: SequenceModel, batch: Batch, epoch: int, dial: Tensor | None = None) -> Loss:
         """The loss of one batch. Epochs count from 0.
@@ -38,15 +115,21 @@ class Algorithm(nn.Module, ABC):
         stage = self.stage(epoch)
         if dial is None:
             dial = torch.tensor(stage.dial, device=batch.target.device)
-        return self.loss(model, batch, stage, dial)
+        return self.loss(model, batch, self.collect(model, batch, stage, dial), stage, dial)
 
     def remember(self, model: SequenceModel) -> None:
-        """The model is about to be paid for its own words: with a KL term, what it is now is what it is held to."""
-
-    @abstractmethod
-    def loss(self, model: SequenceModel, batch: Batch, stage: Stage, dial: Tensor) -> Loss:
-        """The loss of one batch, its dial a () tensor."""
+        """Called before the first epoch with rewards: a KL term freezes a copy of the model as its reference."""
 
     @abstractmethod
     def stage(self, epoch: int) -> Stage:
         """What this epoch does."""
+
+    def collect(self, model: SequenceModel, batch: Batch, stage: Stage, dial: Tensor) -> Candidates | None:
+        """Let the model write the sentences that it learns from, without gradient. None: the references are enough."""
+        return None
+
+    @abstractmethod
+    def loss(
+        self, model: SequenceModel, batch: Batch, candidates: Candidates | None, stage: Stage, dial: Tensor
+    ) -> Loss:
+        """The loss of one batch, with gradient; the dial is a () tensor."""

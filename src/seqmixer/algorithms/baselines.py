@@ -1,9 +1,12 @@
-"""The reward expected at each step, which is taken off what is paid (Sec. 3.2.1).
+"""The reward expected at each step, which is subtracted from the reward (Sec. 3.2.1).
 
 (h, r) -> (B, T): h (B, T, H) are the hidden states, r (B/k, k) the rewards, one row for each source that k sentences
-were written for. A sentence's own reward must not enter what is expected of it, or Eq. 11 is biased.
+were sampled for. A sentence's own reward must not enter what is expected of it, or Eq. 11 is biased.
 The regressors do without r.
 """
+
+from collections.abc import Callable, Mapping
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -42,10 +45,18 @@ class StepBaseline(nn.Module):
 
 
 class LeaveOneOut(nn.Module):
-    """The mean reward of the other sentences that were written for the same source; nothing is learnt."""
+    """The mean reward of the other sentences sampled for the same source; nothing is learnt."""
 
     def forward(self, h: Tensor, r: Tensor) -> Tensor:
         if r.shape[-1] < 2:
             raise ConfigError(f"leave-one-out compares 2 samples of a source or more, got {r.shape[-1]}; set samples")
         others = (r.sum(-1, keepdim=True) - r) / (r.shape[-1] - 1)  # (B/k, k)
         return others.reshape(-1, 1).expand(h.shape[:-1])  # (B, T)
+
+
+Baseline = Literal["linear", "step", "leave-one-out"]
+BASELINES: Mapping[Baseline, Callable[[int, int], nn.Module]] = {  # (H, T) -> a baseline
+    "linear": lambda features, length: LinearBaseline(features),
+    "step": StepBaseline,
+    "leave-one-out": lambda features, length: LeaveOneOut(),
+}

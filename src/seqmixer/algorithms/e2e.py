@@ -1,11 +1,13 @@
 """End-to-end back-propagation, E2E (Sec. 3.1.3): feed the k best words at once and differentiate through them."""
 
 from collections.abc import Sequence
+from typing import ClassVar, Literal, Self
 
 import torch
+from pydantic import Field, model_validator
 from torch import Tensor
 
-from seqmixer.algorithms.algorithm import Algorithm, Stage
+from seqmixer.algorithms.algorithm import Algorithm, AlgorithmSettings, Candidates, Parts, Stage, require_epochs
 from seqmixer.algorithms.xent import word_loss
 from seqmixer.decoding import shift
 from seqmixer.losses import log_prob
@@ -13,15 +15,38 @@ from seqmixer.schedules import at
 from seqmixer.types import Batch, Loss, SequenceModel
 
 
+class E2ESettings(AlgorithmSettings):
+    """[algorithm] with name = "e2e"."""
+
+    annealed: ClassVar[bool] = True
+    holds_logits: ClassVar[bool] = True
+
+    name: Literal["e2e"] = "e2e"
+    k: int = Field(5, ge=1)
+    """E2E: how many of its best words the model is fed."""
+
+    @model_validator(mode="after")
+    def trains(self) -> Self:
+        return require_epochs(self)
+
+
 class E2E(Algorithm):
     """The reference is fed for the first s steps, then the mixture of Eq. 8; the loss is XENT at every step."""
+
+    Settings = E2ESettings
 
     def __init__(self, forced: Sequence[int], k: int) -> None:
         super().__init__()
         self.forced = forced  # by epoch: s, the number of steps fed with the reference, the first of them with BOS
         self.k = k
 
-    def loss(self, model: SequenceModel, batch: Batch, stage: Stage, dial: Tensor) -> Loss:
+    @classmethod
+    def of(cls, settings: E2ESettings, parts: Parts) -> Self:
+        return cls(settings.schedule(parts.length), settings.k)
+
+    def loss(
+        self, model: SequenceModel, batch: Batch, candidates: Candidates | None, stage: Stage, dial: Tensor
+    ) -> Loss:
         s = int(stage.dial)
         context = model.encode(batch.source)
         state = model.start(context)
@@ -38,7 +63,7 @@ class E2E(Algorithm):
 
     def stage(self, epoch: int) -> Stage:
         s = at(self.forced, epoch)
-        return Stage(f"E2E, reference fed for s = {s} steps, then {self.k}-max", False, f"e2e, s = {s}", s)
+        return Stage(f"E2E, reference fed for s = {s} steps, then {self.k}-max", f"e2e, s = {s}", s)
 
 
 def mixture(model: SequenceModel, logits: Tensor, k: int) -> Tensor:

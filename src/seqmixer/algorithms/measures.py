@@ -68,12 +68,32 @@ def explained(advantage: Tensor, r: Tensor, free: Tensor) -> Tensor:
 def distinct(words: Tensor, own: Tensor, samples: int = 1) -> Tensor:
     """The share of the pairs of sentences (B, T), each for another source, that differ, where `own` (B,) is true.
 
-    So many samples in a row are for one source.  -> (2,), a tally
+    So many samples in a row are for one source. Equal sentences are counted by their hashes of 64 bits, in the time
+    that sorting takes.  -> (2,), a tally over the pairs of one rank
     """
-    differ = (words.unsqueeze(1) != words).any(-1)  # (B, 1, T) != (B, T) -> (B, B)
     source = torch.arange(len(words), device=words.device) // samples  # (B,)
-    pairs = own.unsqueeze(1) & own & (source.unsqueeze(1) > source)  # (B, B) each once
-    return over(differ, pairs)  # pairs of one process: others are not seen
+    sentence = hashed(words)  # (B,)
+    equal = equal_pairs(sentence, own) - equal_pairs(hashed(torch.stack([sentence, source], -1)), own)
+    pairs = equal_pairs(torch.zeros_like(source), own) - equal_pairs(source, own)
+    return tally(pairs - equal, pairs)
+
+
+def equal_pairs(keys: Tensor, mask: Tensor) -> Tensor:
+    """How many pairs of equal keys (B,) there are where the mask is true.  -> ()"""
+    order = keys.argsort(stable=True)
+    keys, mask = keys[order], mask[order]
+    before = mask.cumsum(0) - mask.long()  # (B,) counted ones that stand before each
+    first = torch.searchsorted(keys, keys)  # (B,) where the run of its key begins
+    return ((before - before[first]) * mask).sum()
+
+
+def hashed(rows: Tensor) -> Tensor:
+    """A number of 64 bits for each row of whole numbers, equal where rows are (SplitMix64's mixing).  (B, T) -> (B,)"""
+    place = torch.arange(1, rows.shape[-1] + 1, device=rows.device)
+    mixed = rows + place * -0x61C8864680B583EB  # (B, T) int64, which wraps
+    for shift, factor in ((30, -0x40A7B892E31B1A47), (27, -0x6B2FB644ECCEEE15)):
+        mixed = (mixed ^ (mixed >> shift)) * factor
+    return (mixed ^ (mixed >> 31)).sum(-1)
 
 
 def symptoms(means: Mapping[str, float]) -> list[str]:

@@ -1,20 +1,41 @@
 """Mixed Incremental Cross-Entropy Reinforce, MIXER (Sec. 3.2.2, Algorithm 1)."""
 
 from collections.abc import Sequence
+from typing import Any, ClassVar, Literal, Self
 
-from torch import Tensor, nn
+from pydantic import Field, model_validator
+from torch import nn
 
-from seqmixer.algorithms.algorithm import Stage
-from seqmixer.algorithms.paid import Paid, steps_of
-from seqmixer.algorithms.xent import XENT, reference_loss
-from seqmixer.decoding import generate
-from seqmixer.losses import cross_entropy
-from seqmixer.schedules import at
-from seqmixer.types import Batch, Generate, Loss, Reward, SequenceModel
+from seqmixer.algorithms.algorithm import AlgorithmSettings, Parts, require_epochs
+from seqmixer.algorithms.baselines import BASELINES
+from seqmixer.algorithms.prefix import Prefix
+from seqmixer.algorithms.reinforce import Reinforce, ReinforceSettings
+from seqmixer.types import Reward
 
 
-class Mixer(Paid):
+class MixerSettings(ReinforceSettings):
+    """[algorithm] with name = "mixer"."""
+
+    annealed: ClassVar[bool] = True
+
+    name: Literal["mixer"] = "mixer"  # type: ignore[assignment]
+    xent_weight: float = Field(0.5, ge=0)
+    """MIXER: weight of XENT in the mixed stages."""
+    reinforce_weight: float = Field(0.5, ge=0)
+    """MIXER: weight of REINFORCE. The released code sums over the batch: times the batch size is its scale."""
+    overlap: bool = False
+    """MIXER: train word s by both losses, as the released code does."""
+
+    @model_validator(mode="after")
+    def trains(self) -> Self:
+        return require_epochs(self)
+
+
+class Mixer(Reinforce):
     """XENT on the first s words, REINFORCE on the rest; s falls from T, where all is XENT, by Delta at each stage."""
+
+    Settings: ClassVar[type[AlgorithmSettings]] = MixerSettings
+    label: ClassVar[str] = "MIXER"
 
     def __init__(
         self,
@@ -26,33 +47,24 @@ class Mixer(Paid):
         xent_weight: float = 0.5,
         reinforce_weight: float = 0.5,
         overlap: bool = False,
-        generate: Generate = generate,
-        kl: float = 0.0,
-        samples: int = 1,
+        **rest: Any,
     ) -> None:
-        super().__init__(reward, baseline, generate, kl, samples)
-        self.length = length  # T
-        self.forced = forced  # by epoch: s
-        self.xent_weight = xent_weight  # in the mixed stages; pure XENT has weight 1, as released
-        self.reinforce_weight = reinforce_weight
-        self.overlap = overlap  # as released: word s is sampled, and trained by both losses
+        super().__init__(
+            reward, baseline, prefix=Prefix(length, forced, xent_weight, reinforce_weight, overlap), **rest
+        )
 
-    def loss(self, model: SequenceModel, batch: Batch, stage: Stage, dial: Tensor) -> Loss:
-        if stage is XENT:
-            return reference_loss(model, batch, inputs=batch.target)
-        s = dial.long()  # ()
-        start = (s - 1).clamp(min=0) if self.overlap else s  # the first word the model writes
-        written = self.write(model, batch, start)
-        batch = written.batch
-
-        # up to s the words are the target's, unless the model wrote word s
-        taught = model.log_prob(written.h, batch.target) if self.overlap else written.log_p
-        xent = cross_entropy(taught, (steps_of(batch) < s) & batch.mask)
-        mixed = self.xent_weight * xent + self.reinforce_weight * written.reinforce
-        return Loss((mixed + written.error) / len(batch), written.metrics)
-
-    def stage(self, epoch: int) -> Stage:
-        s = at(self.forced, epoch)
-        if s >= self.length:
-            return XENT
-        return Stage(f"MIXER, XENT on the first s = {s} words, REINFORCE on the rest", True, "mixer", s)
+    @classmethod
+    def of(cls, settings: ReinforceSettings, parts: Parts) -> Self:
+        assert isinstance(settings, MixerSettings)
+        return cls(
+            parts.reward,
+            BASELINES[settings.baseline](parts.features, parts.length),
+            parts.length,
+            settings.schedule(parts.length),
+            xent_weight=settings.xent_weight,
+            reinforce_weight=settings.reinforce_weight,
+            overlap=settings.overlap,
+            generate=parts.generate,
+            kl=settings.kl,
+            samples=settings.samples,
+        )

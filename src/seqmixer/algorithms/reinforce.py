@@ -1,18 +1,74 @@
 """REINFORCE (Sec. 3.2.1): sample a sentence, make its words more likely if its reward beat the expected one."""
 
-from torch import Tensor
+from typing import ClassVar, Literal, Self
 
-from seqmixer.algorithms.algorithm import Stage
-from seqmixer.algorithms.paid import Paid
-from seqmixer.types import Batch, Loss, SequenceModel
+from pydantic import model_validator
+from torch import Tensor, nn
+
+from seqmixer.algorithms.algorithm import AlgorithmSettings, Candidates, Parts
+from seqmixer.algorithms.baselines import BASELINES, Baseline
+from seqmixer.algorithms.measures import measures, over
+from seqmixer.algorithms.prefix import Prefix
+from seqmixer.algorithms.reference import divergence, drift_to_go
+from seqmixer.algorithms.sampled import Learnt, Sampled, SampledSettings
+from seqmixer.decoding import generate
+from seqmixer.losses import baseline_error, policy_gradient
+from seqmixer.types import Batch, Generate, Reward
 
 
-class Reinforce(Paid):
+class ReinforceSettings(SampledSettings):
+    """[algorithm] with name = "reinforce"."""
+
+    name: Literal["reinforce"] = "reinforce"
+    baseline: Baseline = "linear"
+    """Expected reward: one linear regressor of the hidden state; one for each step (as released); or the mean reward of
+    the other sentences sampled for the same source, with samples of 2 or more."""
+
+    @model_validator(mode="after")
+    def compares(self) -> Self:
+        if self.baseline == "leave-one-out" and self.samples < 2:
+            got = f"got algorithm.samples = {self.samples}"
+            raise ValueError(f"algorithm.baseline = 'leave-one-out' needs algorithm.samples of 2 or more; {got}")
+        return self
+
+
+class Reinforce(Sampled):
     """Eqs. 9-11 on whole sentences. From a random model it does not train (Sec. 4.4): start from an XENT one."""
 
-    def loss(self, model: SequenceModel, batch: Batch, stage: Stage, dial: Tensor) -> Loss:
-        written = self.write(model, batch)
-        return Loss((written.reinforce + written.error) / len(written.batch), written.metrics)
+    Settings: ClassVar[type[AlgorithmSettings]] = ReinforceSettings
+    label: ClassVar[str] = "REINFORCE"
+    objective: ClassVar[str] = "REINFORCE"
 
-    def stage(self, epoch: int) -> Stage:
-        return Stage("REINFORCE", sampled=True, program="reinforce")
+    def __init__(
+        self,
+        reward: Reward,
+        baseline: nn.Module,
+        generate: Generate = generate,
+        kl: float = 0.0,
+        samples: int = 1,
+        prefix: Prefix | None = None,
+    ) -> None:
+        super().__init__(reward, samples=samples, prefix=prefix, kl=kl, generate=generate)
+        self.baseline = baseline
+
+    @classmethod
+    def of(cls, settings: ReinforceSettings, parts: Parts) -> Self:
+        baseline = BASELINES[settings.baseline](parts.features, parts.length)
+        return cls(parts.reward, baseline, generate=parts.generate, kl=settings.kl, samples=settings.samples)
+
+    def learn(self, batch: Batch, candidates: Candidates, h: Tensor, log_p: Tensor) -> Learnt:
+        generated = candidates.generated
+        drift, kl = self.drift(candidates, log_p)  # (Bk, T)
+        r = candidates.reward()  # (Bk,)
+        r_bar = self.baseline(h, r.view(-1, candidates.k))  # (Bk, T)
+        value = policy_gradient(log_p, r.unsqueeze(-1) - drift - r_bar, generated)
+        metrics = measures(log_p, candidates.words, generated, r, r_bar, batch, candidates.k) | kl
+        return Learnt(value, metrics, baseline_error(r_bar, r, generated))
+
+    def drift(self, candidates: Candidates, log_p: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """What the KL term takes off the reward of each step, (Bk, T), and `kl` for the log; nothing without one."""
+        log_ref, generated = candidates.log_ref, candidates.generated
+        if log_ref is None:
+            return log_p.new_zeros(()), {}
+        kl = over(divergence(log_p, log_ref, generated), generated.any(-1))
+        return self.kl * drift_to_go(log_p, log_ref, generated), {"kl": kl}

@@ -1,24 +1,40 @@
 """Cross entropy training, XENT (Sec. 3.1.1): predict the next word of the reference from its words so far."""
 
+from typing import Literal, Self
+
 from torch import Tensor
 
-from seqmixer.algorithms.algorithm import Algorithm, Stage
+from seqmixer.algorithms.algorithm import Algorithm, AlgorithmSettings, Candidates, Parts, Stage
 from seqmixer.decoding import shift
 from seqmixer.losses import cross_entropy
 from seqmixer.types import Batch, Loss, SequenceModel, tally
 
 
+class XentSettings(AlgorithmSettings):
+    """[algorithm] with name = "xent"."""
+
+    name: Literal["xent"] = "xent"
+
+
 class Xent(Algorithm):
     """Eq. 6 with the reference as input and as target."""
 
-    def loss(self, model: SequenceModel, batch: Batch, stage: Stage, dial: Tensor) -> Loss:
-        return reference_loss(model, batch, inputs=batch.target)
+    Settings = XentSettings
+
+    @classmethod
+    def of(cls, settings: XentSettings, parts: Parts) -> Self:
+        return cls()
 
     def stage(self, epoch: int) -> Stage:
         return XENT
 
+    def loss(
+        self, model: SequenceModel, batch: Batch, candidates: Candidates | None, stage: Stage, dial: Tensor
+    ) -> Loss:
+        return reference_loss(model, batch, inputs=batch.target)
 
-XENT = Stage("XENT", sampled=False, program="xent")  # also the first stage of other algorithms
+
+XENT = Stage("XENT", program="xent")  # also the first stage of other algorithms
 
 
 def reference_loss(model: SequenceModel, batch: Batch, inputs: Tensor) -> Loss:

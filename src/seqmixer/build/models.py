@@ -2,10 +2,9 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import assert_never
 
 from seqmixer import pretrained
-from seqmixer.config import ModelConfig
+from seqmixer.config import HuggingFaceSettings, ModelSettings, RecurrentSettings, TransformerSettings
 from seqmixer.data import Task
 from seqmixer.models import (
     AttentiveEncoder,
@@ -25,6 +24,9 @@ from seqmixer.models import (
     Transformer,
     initialise,
 )
+
+Cell = ElmanCell | LSTMCell | GRUCell
+CELLS: dict[str, type[Cell]] = {"elman": ElmanCell, "lstm": LSTMCell, "gru": GRUCell}
 
 Model = Recurrent | Transformer | EncoderDecoder | Decoder
 
@@ -51,29 +53,23 @@ class Dimensions:
         )
 
 
-def build_model(config: ModelConfig, dimensions: Dimensions, run: Path | None = None) -> Model:
+def build_model(config: ModelSettings, dimensions: Dimensions, run: Path | None = None) -> Model:
     """A model with random or pretrained weights. With `run`, weights come from there: only the shape must be right."""
-    match config.name:
-        case "huggingface":
+    match config:
+        case HuggingFaceSettings():
             return pretrained.model(config, run)
-        case "elman":
-            model: Recurrent | Transformer = recurrent(ElmanCell, config, dimensions)
-        case "lstm":
-            model = recurrent(LSTMCell, config, dimensions)
-        case "gru":
-            model = recurrent(GRUCell, config, dimensions)
-        case "transformer":
+        case RecurrentSettings():
+            model: Recurrent | Transformer = recurrent(config, dimensions)
+        case TransformerSettings():
             model = transformer(config, dimensions)
         case _:
-            assert_never(config.name)
+            raise TypeError(f"no model has settings of type {type(config).__name__}")
     if config.init is not None:
         initialise(model, config.init)
     return model
 
 
-def recurrent(
-    cell: type[ElmanCell] | type[LSTMCell] | type[GRUCell], config: ModelConfig, dimensions: Dimensions
-) -> Recurrent:
+def recurrent(config: RecurrentSettings, dimensions: Dimensions) -> Recurrent:
     hidden, released = config.hidden, config.reading == "released"
     encoder: Encoder = NoEncoder()
     if dimensions.features is not None:
@@ -81,7 +77,7 @@ def recurrent(
     elif dimensions.source_vocab is not None and dimensions.positions is not None:
         encoder = AttentiveEncoder(dimensions.source_vocab, hidden, dimensions.positions, config.window, released)
     return Recurrent(
-        cell,
+        CELLS[config.name],
         encoder,
         dimensions.target_vocab,
         hidden,
@@ -91,7 +87,7 @@ def recurrent(
     )
 
 
-def transformer(config: ModelConfig, dimensions: Dimensions) -> Transformer:
+def transformer(config: TransformerSettings, dimensions: Dimensions) -> Transformer:
     blueprint = Blueprint(
         hidden=config.hidden,
         heads=config.heads,

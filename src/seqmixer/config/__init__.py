@@ -1,26 +1,28 @@
 """What a run is: its settings, as a TOML file has them."""
 
+from seqmixer.config.algorithms import OwnAlgorithmSettings
 from seqmixer.config.config import Config, documentation
-from seqmixer.config.sections import (
-    TOYS,
-    AlgorithmConfig,
-    DataConfig,
-    EvaluationConfig,
-    ModelConfig,
-    RewardConfig,
-    Section,
-    TrainingConfig,
+from seqmixer.config.models import (
+    HuggingFaceSettings,
+    ModelSettings,
+    OwnModelSettings,
+    RecurrentSettings,
+    TransformerSettings,
 )
+from seqmixer.config.sections import TOYS, DataConfig, EvaluationConfig, RewardConfig, TrainingConfig
 
 __all__ = [
     "TOYS",
-    "AlgorithmConfig",
     "Config",
     "DataConfig",
     "EvaluationConfig",
-    "ModelConfig",
+    "HuggingFaceSettings",
+    "ModelSettings",
+    "OwnAlgorithmSettings",
+    "OwnModelSettings",
+    "RecurrentSettings",
     "RewardConfig",
-    "Section",
     "TrainingConfig",
+    "TransformerSettings",
     "documentation",
 ]

@@ -9,20 +9,20 @@ import tomli_w
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from seqmixer import settings
+from seqmixer.algorithms.mixer import MixerSettings
+from seqmixer.config.algorithms import AlgorithmConfig
+from seqmixer.config.models import ModelConfig, RecurrentSettings
 from seqmixer.config.sections import (
     TOYS,
-    AlgorithmConfig,
     DataConfig,
     EvaluationConfig,
-    ModelConfig,
     RewardConfig,
-    Section,
     Seed,
     TrainingConfig,
     refuse_unread,
 )
 from seqmixer.errors import ConfigError
-from seqmixer.settings import assign
+from seqmixer.settings import Section, assign
 
 WORDS = ("source_min_count", "source_max_size", "target_min_count", "target_max_size")
 PROMPT = ("prefix", "suffix", "source_length")
@@ -36,8 +36,8 @@ class Config(Section):
     seed: Seed = 1
     """Of everything random: initial weights, order of the data, samples."""
     data: DataConfig = Field(default_factory=DataConfig)
-    model: ModelConfig = ModelConfig()
-    algorithm: AlgorithmConfig = AlgorithmConfig()
+    model: ModelConfig = RecurrentSettings()
+    algorithm: AlgorithmConfig = MixerSettings()
     reward: RewardConfig = RewardConfig()
     training: TrainingConfig = TrainingConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
@@ -51,9 +51,10 @@ class Config(Section):
 
     @model_validator(mode="after")
     def readable(self) -> Self:
-        if self.model.name == "huggingface" and self.data.task in ("captions", "toy-captioning"):
+        pretrained = self.model.pretrained is not None
+        if pretrained and self.data.task in ("captions", "toy-captioning"):
             raise ValueError(f"model.name = 'huggingface' reads text, but data.task = {self.data.task!r} has images")
-        if self.model.name == "huggingface":
+        if pretrained:
             refuse_unread(self.data, "data", WORDS, "is not for model.name = 'huggingface', whose words are its own")
             return self
         refuse_unread(self.data, "data", PROMPT, f"is for model.name = 'huggingface', not {self.model.name!r}")
@@ -73,6 +74,10 @@ class Config(Section):
             values = tomllib.loads(path.read_text(encoding="utf-8-sig"))
         except ValueError as error:
             raise ConfigError(f"{path}: not TOML: {error}") from None
+        wanted: dict[str, Any] = {}
+        for override in overrides:
+            assign(wanted, override)
+        settings.change_kind(values, dict(settings.flat(wanted)), cls)
         for override in overrides:
             assign(values, override)
         return cls.parse(values, str(path))
@@ -83,7 +88,7 @@ class Config(Section):
         try:
             made = cls.model_validate(values)
         except ValidationError as error:
-            raise ConfigError(f"{where}: {settings.explain(error.errors()[0], cls)}") from None
+            raise ConfigError(f"{where}: {settings.explain(error.errors()[0], cls, values)}") from None
         settings.require_text(made.model_dump(), where)
         return made
 

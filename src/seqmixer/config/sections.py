@@ -4,21 +4,15 @@ import os
 from collections.abc import Iterable
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
+
+from seqmixer.settings import Section
 
 TOYS = ("toy-translation", "toy-summarization", "toy-captioning")
 
 Seed = Annotated[int, Field(ge=0, le=2**63 - 1)]
 Names = Annotated[tuple[str, ...], Field(strict=False)]  # a list of TOML, too
 Three = Annotated[tuple[str, str, str], Field(strict=False)]
-
-
-class Section(BaseModel):
-    """A table of the file. Unknown names, wrong types and infinite numbers are refused, values never change."""
-
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, use_attribute_docstrings=True
-    )
 
 
 def refuse_unread(section: Section, table: str, names: Iterable[str], why: str) -> None:
@@ -91,111 +85,6 @@ class DataConfig(Section):
             shape = "the column of the sources and at least one of references" if self.source else "at least one column"
             n = len(self.columns)
             raise ValueError(f"data.columns names {n} columns; with data.task = 'dataset' it names {shape}")
-        return self
-
-
-class ModelConfig(Section):
-    name: Literal["elman", "lstm", "gru", "transformer", "huggingface"] = "lstm"
-    """Elman RNN (Eqs. 3-5), LSTM, GRU, a Transformer, or a model of Hugging Face, whose shape is its own."""
-    path: str | None = None
-    """Hugging Face: the folder of a model with its tokenizer, as save_pretrained writes it; else a name of the hub."""
-    lora_rank: int = Field(0, ge=0, le=65_536)
-    """Hugging Face: train only additions of this rank to the linear layers (LoRA); 0 trains all weights."""
-    checkpointing: bool = False
-    """Hugging Face: compute layers again in the backward pass, which needs less memory and more time."""
-    dtype: Literal["float32", "bfloat16"] = "float32"
-    """Hugging Face: what is computed in; weights and updates stay in float32."""
-    hidden: int = Field(256, ge=1, le=1_000_000)
-    """H, the size of the hidden state and of every embedding."""
-    layers: int = Field(1, ge=1, le=1000)
-    """Recurrent layers, the context enters the first; or layers of the Transformer's decoder, and of its encoder."""
-    dropout: float = Field(0.0, ge=0, lt=1)
-    """On the inputs of each layer and of the output layer. Transformer: on embeddings, attention weights and what each
-    part of a layer adds."""
-    heads: int = Field(4, ge=1, le=1000)
-    """Transformer: in how many ways each layer attends; hidden is a multiple of twice as many."""
-    feedforward: int | None = Field(None, ge=1, le=1_000_000)
-    """Transformer: the inner size of the feed-forward parts. Default: four times hidden."""
-    positions: Literal["rotary", "learned"] = "rotary"
-    """Transformer: a word's place rotates queries and keys, or is a learned vector added to the word."""
-    window: int = Field(5, ge=1, le=10_001)
-    """q of Eq. 12, how many neighbouring source words are averaged; odd."""
-    reading: Literal["paper", "released"] = "paper"
-    """Attention and output as the paper writes them (Eqs. 12-14), or as the released network has them."""
-    init: float | None = Field(None, gt=0)
-    """Weights start from N(0, init), biases from 0 (released: 0.05). Default: torch's own, which learn sooner."""
-
-    @model_validator(mode="after")
-    def fits(self) -> Self:
-        if self.window % 2 == 0:
-            raise ValueError(f"model.window must be odd, so that it has a centre; got {self.window}")
-        if self.name == "transformer" and self.hidden % (2 * self.heads):
-            got = f"got model.hidden = {self.hidden}, model.heads = {self.heads}"
-            raise ValueError(f"model.hidden must be a multiple of twice model.heads; {got}")
-        if self.name != "huggingface":
-            why = f"is for model.name = 'huggingface', not {self.name!r}"
-            refuse_unread(self, "model", ("path", "lora_rank", "checkpointing", "dtype"), why)
-        if self.name == "huggingface" and not self.path:
-            raise ValueError(
-                "model.path is missing; with model.name = 'huggingface' it names a folder or a model of the hub"
-            )
-        return self
-
-
-class AlgorithmConfig(Section):
-    name: Literal["xent", "dad", "e2e", "reinforce", "mixer"] = "mixer"
-    """How the model learns."""
-    xent_epochs: int = Field(20, ge=0, le=100_000)
-    """N^XENT: epochs of pure XENT at the beginning (MIXER, DAD, E2E)."""
-    mixed_epochs: int = Field(5, ge=0, le=100_000)
-    """N^XE+R: epochs of each later stage (MIXER, E2E)."""
-    delta: int = Field(2, ge=1)
-    """Delta: how many words each stage hands from XENT to REINFORCE (MIXER), or to its own k best (E2E)."""
-    whole: bool = True
-    """End with a stage of s = 0: no word is left to XENT (MIXER, E2E). Without it the last s is 1 or more."""
-    xent_weight: float = Field(0.5, ge=0)
-    """MIXER: weight of XENT in the mixed stages."""
-    reinforce_weight: float = Field(0.5, ge=0)
-    """MIXER: weight of REINFORCE. The released code sums over the batch: times the batch size is its scale."""
-    overlap: bool = False
-    """MIXER: train word s by both losses, as the released code does."""
-    samples: int = Field(1, ge=1, le=1024)
-    """REINFORCE, MIXER: how many sentences are written, and paid for, for each of a batch."""
-    baseline: Literal["linear", "step", "leave-one-out"] = "linear"
-    """Expected reward: one linear regressor of the hidden state; one for each step (as released); or the mean reward of
-    the other sentences written for the same source, with samples of 2 or more."""
-    kl: float = Field(0.0, ge=0)
-    """REINFORCE, MIXER: what each nat costs that the model drifts from what it was before them, in units of reward."""
-    annealing: Literal["linear", "exponential", "inverse-sigmoid"] = "linear"
-    """DAD: how the probability of feeding the reference word falls."""
-    annealing_k: float = Field(20.0, gt=0)
-    """DAD: 1 - i/k, k^i or k/(k + exp(i/k)) in the i-th epoch after the XENT ones, from i = 0."""
-    truth_floor: float = Field(0.0, ge=0, le=1)
-    """DAD: the probability of feeding the reference word never falls below this."""
-    feed: Literal["sample", "greedy"] = "sample"
-    """DAD: whether the model's own word is drawn or is its most likely one."""
-    k: int = Field(5, ge=1)
-    """E2E: how many of its best words the model is fed."""
-
-    @model_validator(mode="after")
-    def trains(self) -> Self:
-        if self.name in ("mixer", "e2e") and not self.xent_epochs and not self.mixed_epochs:
-            raise ValueError("algorithm.xent_epochs and algorithm.mixed_epochs are 0: there is nothing to train")
-        return self
-
-    @model_validator(mode="after")
-    def compares(self) -> Self:
-        if self.baseline == "leave-one-out" and self.samples < 2:
-            got = f"got algorithm.samples = {self.samples}"
-            raise ValueError(f"algorithm.baseline = 'leave-one-out' needs algorithm.samples of 2 or more; {got}")
-        return self
-
-    @model_validator(mode="after")
-    def decays(self) -> Self:
-        if self.annealing == "exponential" and self.annealing_k >= 1:
-            raise ValueError(f"algorithm.annealing_k must be below 1 with exponential, got {self.annealing_k}")
-        if self.annealing == "inverse-sigmoid" and self.annealing_k < 1:
-            raise ValueError(f"algorithm.annealing_k must be at least 1 with inverse-sigmoid, got {self.annealing_k}")
         return self
 
 

@@ -76,10 +76,9 @@ def examine_cost(config: Config, task: Task, model: SequenceModel, algorithm: Al
 def counted(config: Config, task: Task, model: SequenceModel) -> Memory:
     parameters = sum(parameter.numel() for parameter in model.parameters())
     sentences = min(config.training.batch_size, len(task.train))
-    samples = config.algorithm.samples if config.algorithm.name in ("reinforce", "mixer") else 1
-    numbers = samples * sentences * task.length * len(task.target_vocab)
+    numbers = config.algorithm.sentences * sentences * task.length * len(task.target_vocab)
     in_parts = type(model).log_prob is not SequenceModel.log_prob and config.training.fast
-    if in_parts and config.algorithm.name != "e2e":
+    if in_parts and not config.algorithm.holds_logits:
         numbers = min(numbers, ROOM)
     return Memory(
         parameters=parameters,
@@ -87,7 +86,7 @@ def counted(config: Config, task: Task, model: SequenceModel) -> Memory:
         gradients=FLOAT * parameters,
         optimizer=FLOAT * MOMENTS[config.training.optimizer] * parameters,
         logits=3 * FLOAT * numbers,
-        reference=FLOAT * parameters if config.algorithm.kl else 0,
+        reference=FLOAT * parameters if getattr(config.algorithm, "kl", 0) else 0,
     )
 
 

@@ -69,7 +69,7 @@ def unknown_words(config: Config, task: Task) -> Iterator[Finding]:
 
 def known_words(config: Config, side: str) -> str:
     """How to know more of them."""
-    if config.model.path:
+    if config.model.pretrained:
         return "take a model.path whose tokenizer knows them"
     if getattr(config.data, f"{side}_min_count") > 1:
         return f"lower data.{side}_min_count, or use BPE"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from seqmixer.config import Config
+from seqmixer.config import Config, OwnModelSettings
 from seqmixer.doctor.findings import Finding, Section
 from seqmixer.errors import RunError, installation
 from seqmixer.training import device
@@ -52,10 +52,14 @@ def machine(config: Config) -> Finding:
 
 
 def threads(config: Config) -> list[Finding]:
-    if config.training.threads is None and config.model.hidden <= SMALL and torch.get_num_threads() > 1:
+    if config.training.threads is None and is_small(config) and torch.get_num_threads() > 1:
         what = f"training.threads is not set, so torch uses {torch.get_num_threads()}"
         return [Finding("note", what, "small models are fastest with 1 on a CPU", "set training.threads = 1")]
     return []
+
+
+def is_small(config: Config) -> bool:
+    return isinstance(config.model, OwnModelSettings) and config.model.hidden <= SMALL
 
 
 def place(folder: Path) -> Finding:

@@ -10,7 +10,7 @@ import torch
 from seqmixer import pretrained
 from seqmixer.algorithms import Algorithm
 from seqmixer.build import Dimensions, Model, build_algorithm, build_model, build_reward
-from seqmixer.config import Config
+from seqmixer.config import Config, HuggingFaceSettings
 from seqmixer.data import Task
 from seqmixer.doctor.checkpoints import Subject, examine_checkpoints, inspected, planned, state
 from seqmixer.doctor.cost import Plan, examine_cost
@@ -90,8 +90,8 @@ def measured(subject: Subject, task: Task) -> list[Section]:
     assert epochs is not None  # T is known
     stages = [algorithm.stage(epoch) for epoch in range(epochs)]
     flights = []
-    if any(stage.sampled for stage in stages):
-        flights = [examine_preflight(model, origin, task, reward, findings, stages[0].sampled)]
+    if any(stage.rewarded for stage in stages):
+        flights = [examine_preflight(model, origin, task, reward, findings, stages[0].rewarded)]
     position = state(subject.folder / "last", inspected(subject.folder / "last")) or {"epoch": 0}
     plan = Plan(subject.folder, epochs, min(position["epoch"], epochs), [stage.label for stage in stages])
     return [cost(config, task, model, algorithm, plan), *flights]
@@ -132,10 +132,10 @@ def model_at_hand(subject: Subject, task: Task) -> tuple[Model, str]:
     """The run's best model; or the one that it starts from; or a pretrained or random one. And which it is."""
     config, folder = subject.config, subject.folder
     kept = folder if checkpoint.exists(folder / "best") else None
-    if config.model.path:
+    if isinstance(config.model, HuggingFaceSettings):
         pretrained.require_positions(pretrained.place(config.model, kept), task)
     model = build_model(config.model, Dimensions.of(task), kept)
-    origin = f"the pretrained model {config.model.path}" if config.model.path else "a random model"
+    origin = f"the pretrained model {config.model.pretrained}" if config.model.pretrained else "a random model"
     if kept:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a damaged one before it has its line already

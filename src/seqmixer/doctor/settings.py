@@ -3,12 +3,10 @@
 import math
 from collections.abc import Iterator
 
-from seqmixer.build import build_schedule
 from seqmixer.config import Config
 from seqmixer.doctor.findings import Finding, Section
 from seqmixer.rewards import parse
 
-SAMPLED = ("mixer", "reinforce")  # algorithms that pay the model for its own words
 RECALLS = ("rouge1", "rouge2")  # no word costs anything
 SAME = {"bleu_mean": "bleu"}  # a smoothed reward of what is reported
 
@@ -29,32 +27,32 @@ def examine_settings(config: Config, length: int | None) -> Section:
 def start(config: Config) -> Iterator[Finding]:
     """REINFORCE needs a model that can write."""
     algorithm = config.algorithm
-    random = algorithm.name == "reinforce" or (algorithm.name == "mixer" and algorithm.xent_epochs == 0)
-    if random and config.training.start is None and config.model.path is None:
+    if algorithm.starts_rewarded and config.training.start is None and config.model.pretrained is None:
         what = f"{algorithm.name} begins from a random model"
         why = "that does not train (Sec. 4.4 of the paper)"
-        mend = "algorithm.xent_epochs" if algorithm.name == "mixer" else "algorithm.name = 'mixer'"
+        mend = "algorithm.xent_epochs" if algorithm.annealed else "algorithm.name = 'mixer'"
         yield Finding("problem", what, why, f"name the run of an XENT model with training.start, or set {mend}")
 
 
 def schedule(config: Config) -> Iterator[Finding]:
     """Whether sequence-level training takes place at all."""
     algorithm, epochs = config.algorithm, config.training.epochs
-    if algorithm.name != "mixer":
+    if not (algorithm.rewarded and algorithm.annealed):
         return
     if algorithm.mixed_epochs == 0:
-        yield Finding("warning", "algorithm.mixed_epochs is 0", "mixer is then XENT, and pays for nothing", "raise it")
+        why = f"{algorithm.name} is then XENT, and nothing is rewarded"
+        yield Finding("warning", "algorithm.mixed_epochs is 0", why, "raise it")
     elif epochs is not None and epochs <= algorithm.xent_epochs:
         what = f"training.epochs = {epochs} ends the run within the {algorithm.xent_epochs} epochs of XENT"
-        yield Finding("warning", what, "no word is ever paid for", "raise training.epochs, or leave it out")
-    if algorithm.reinforce_weight == 0:
+        yield Finding("warning", what, "no word is ever rewarded", "raise training.epochs, or leave it out")
+    if getattr(algorithm, "reinforce_weight", 1) == 0:
         yield Finding("warning", "algorithm.reinforce_weight is 0", "the reward then teaches nothing", "raise it")
 
 
 def rates(config: Config) -> Iterator[Finding]:
     """From XENT to REINFORCE the learning rate should fall."""
     training = config.training
-    if config.algorithm.name != "mixer" or not config.algorithm.xent_epochs:
+    if config.algorithm.starts_rewarded or not config.algorithm.rewarded:
         return
     works = "a third to a twentieth of it is what works"
     advice = f"set training.mixed_lr between {training.lr / 20:g} and {training.lr / 3:.2g}"
@@ -76,10 +74,10 @@ def decay(config: Config, length: int | None) -> Iterator[Finding]:
         why = "the run ends the first time that perplexity does not improve"
         yield Finding("warning", what, why, "lower training.min_lr")
     own = training.mixed_lr is not None  # which stays
-    if algorithm.name not in SAMPLED or own or length is None or not training.min_lr:
+    if not algorithm.rewarded or own or length is None or not training.min_lr:
         return
     lasts = math.ceil(math.log(max(training.lr / training.min_lr, 1)) / math.log(training.decay))
-    paid = sum(s < length for s in build_schedule(algorithm, length))
+    paid = sum(s < length for s in algorithm.schedule(length))
     if lasts < paid:
         what = f"training.decay = {training.decay:g} may end the run after {lasts} of {paid} epochs with REINFORCE"
         why = "these seldom improve perplexity, so the rate falls each time"
@@ -90,14 +88,14 @@ def patience(config: Config) -> Iterator[Finding]:
     """Each return to the best model halves the rate, and a rate below min_lr ends the run."""
     training = config.training
     rate = training.mixed_lr or training.lr
-    if training.patience is not None and config.algorithm.name in SAMPLED and rate / 2 < training.min_lr:
+    if training.patience is not None and config.algorithm.rewarded and rate / 2 < training.min_lr:
         what = f"training.patience ends the run the first time: half of {rate:g} is below training.min_lr"
         yield Finding("note", what, "it never goes back to the best model to go on from there", "lower training.min_lr")
 
 
 def rewards(config: Config) -> Iterator[Finding]:
     """What is paid, against what is reported."""
-    if config.algorithm.name not in SAMPLED:
+    if not config.algorithm.rewarded:
         return
     terms = parse(config.reward.name)
     names = [name for weight, name in terms if weight > 0]

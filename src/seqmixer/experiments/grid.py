@@ -140,7 +140,7 @@ def run_job(job: Job, folder: Path, judge: Judge = nothing_more, workers: int = 
 
 def shared_task(config: Config) -> Task | None:
     """The data of one run after another, read once. None: the words of a pretrained model are its own."""
-    return read_once(located(config).data) if config.model.path is None else None
+    return read_once(located(config).data) if config.model.pretrained is None else None
 
 
 @lru_cache(maxsize=1)

@@ -21,6 +21,7 @@ from seqmixer.training.clock import Clock
 from seqmixer.training.log import Event, Log
 from seqmixer.training.position import Position, restored
 from seqmixer.training.progress import Progress, Silent
+from seqmixer.training.regime import Regime
 from seqmixer.training.signals import Interrupt, interruptible
 from seqmixer.training.step import Step
 from seqmixer.types import Batch, SequenceModel
@@ -97,11 +98,12 @@ class Training:
     def epoch(self, interrupt: Interrupt) -> None:
         """The rest of the epoch the run is in, then validation; a checkpoint wherever one is due."""
         position, stage = self.position, self.algorithm.stage(self.position.epoch)
+        regime = self.regime(position.epoch)
         if position.batch == 0:
-            self.enter_stage()
+            self.enter_stage(regime)
         total = batch_count(self.task.train, self.settings.batch_size)
         self.progress.epoch(position.epoch + 1, self.epochs, stage.label, position.batch, total)
-        self.model.train(not stage.sampled or self.settings.mixed_dropout)
+        self.model.train(regime.dropout)
         with self.clock.time("train"):
             for batch in self.batches(position.batch):
                 self.step(batch, position.epoch)
@@ -122,16 +124,21 @@ class Training:
         size, length = self.settings.batch_size, self.task.length
         return batches(self.train, size, length, seed=self.seed, epoch=self.position.epoch, skip=skip)
 
-    def enter_stage(self) -> None:
-        """Where the model begins to be paid for its own words: fresh optimiser, other rate, best model so far."""
-        epoch, rate = self.position.epoch, self.settings.mixed_lr
-        begins = self.algorithm.stage(epoch).sampled and not (epoch and self.algorithm.stage(epoch - 1).sampled)
-        if begins and rate is not None:
+    def regime(self, epoch: int) -> Regime:
+        """How an epoch is trained."""
+        return Regime.of(self.algorithm.stage(epoch), self.settings)
+
+    def enter_stage(self, regime: Regime) -> None:
+        """Where another regime begins: with a rate of its own, from the best model so far with a fresh optimiser."""
+        epoch = self.position.epoch
+        if epoch and self.regime(epoch - 1) == regime:
+            return
+        if regime.rate is not None:
             if epoch:
                 self.load_best()
-            self.begin_anew(rate)
+            self.begin_anew(regime.rate)
             self.position.rollbacks = 0
-        if begins:
+        if regime.remembers:
             self.algorithm.remember(self.model)
 
     def begin_anew(self, rate: float) -> None:
@@ -166,23 +173,35 @@ class Training:
         recovery.log_epoch(self, event)
         self.log.write_samples()
         self.progress.closed(event)
-        self.decay(math.log(ppl), stage)
+        regime = self.regime(position.epoch - 1)
+        self.decay(math.log(ppl), regime)
         self.means.clear()
         self.clock.seconds.clear()
-        lost = recovery.lose_patience(self, better, stage.sampled)
+        lost = recovery.lose_patience(self, better, regime.patience)
         (due,) = ranks.agreed(self.due)
         if lost or due or self.finished or position.epoch == 1:
             self.save()
 
-    def decay(self, entropy: float, stage: Stage) -> None:
-        """The released rule. REINFORCE seldom lowers perplexity: where it has a rate of its own, that stays."""
-        position, own = self.position, stage.sampled and self.settings.mixed_lr is not None
-        if self.settings.decay > 1 and not own:
+    def decay(self, entropy: float, regime: Regime) -> None:
+        """The released rule. The run ends below min_lr, unless a stage with a rate of its own is still to come."""
+        position, least = self.position, self.settings.min_lr
+        if regime.decays:
             before = position.rate
             position.rate = decayed(before, entropy, position.entropy, self.settings.decay)
-            position.over = position.rate < min(before, self.settings.min_lr)  # not where it began below
+            if position.rate < min(before, least):  # not where it began below
+                waits = any(self.regime(epoch).rate is not None for epoch in range(position.epoch, self.epochs))
+                if waits:
+                    position.rate = min(before, least)
+                else:
+                    self.end(f"the rate {position.rate:g} is below training.min_lr = {least:g}")
         position.entropy = min(position.entropy, entropy)
         self.step.rate = position.rate
+
+    def end(self, why: str) -> None:
+        """Train no further epochs, and say so."""
+        self.position.over = True
+        self.log.write({"event": "end", "epoch": self.position.epoch, "why": why})
+        self.progress.note(f"  {why}: the run ends after {self.position.epoch} of {self.epochs} epochs")
 
     def samples(self, hypotheses: list[str]) -> list[dict[str, str]]:
         chosen = self.task.valid.meta[: self.settings.samples]

@@ -77,13 +77,13 @@ def go_back(run: "Training") -> str:
     return f"went back to {model}, rate {run.position.rate:g}"
 
 
-def lose_patience(run: "Training", better: bool, sampled: bool) -> bool:
-    """Count the epochs with REINFORCE that did not beat the best model; after training.patience, go back to it or end.
+def lose_patience(run: "Training", better: bool, patience: int | None) -> bool:
+    """Count the epochs that did not beat the best model; after so many, go back to it or end. None: do not count.
 
     -> whether that was now
     """
-    position, patience = run.position, run.settings.patience
-    position.waited = 0 if better or not sampled else position.waited + 1
+    position = run.position
+    position.waited = 0 if better or patience is None else position.waited + 1
     if patience is None or position.waited < patience:
         return False
     position.over = position.rollbacks >= ROLLBACKS or position.rate / 2 < run.settings.min_lr
@@ -113,7 +113,7 @@ def write(run: "Training", *events: Event) -> None:
 def described(run: "Training", fault: Fault) -> Event:
     """The log's event of bad numbers; the batch is made once more to find the sentences."""
     batch = next(run.batches(fault.batch - 1))
-    guilty = suspects(run.model, run.algorithm, batch, run.algorithm.stage(run.position.epoch).sampled)
+    guilty = suspects(run.model, run.algorithm, batch, run.algorithm.stage(run.position.epoch).rewarded)
     return {
         "event": "bad numbers",
         "epoch": run.position.epoch + 1,
@@ -135,13 +135,13 @@ def counted_in(events: list[Event], event: Event) -> bool:
 
 
 @torch.no_grad()
-def suspects(model: SequenceModel, algorithm: Algorithm, batch: Batch, sampled: bool) -> list[str]:
+def suspects(model: SequenceModel, algorithm: Algorithm, batch: Batch, rewarded: bool) -> list[str]:
     """The sources whose reference has no finite probability, or whose greedy output no finite reward.
 
     Nothing is drawn at random: the run goes on with the numbers it would have had.
     """
     finite = score(model, batch.source, batch.target).isfinite()  # (B,)
-    if sampled and algorithm.reward is not None:
+    if rewarded and algorithm.reward is not None:
         words = generate(model, batch.source, *free(batch.source, batch.target.shape[1]), greedy)  # (B, T)
         finite &= algorithm.reward(batch.rollout(words)).isfinite()
     return [str(meta["source"]) for meta, fine in zip(batch.meta, finite.tolist(), strict=True) if not fine]

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from seqmixer import ranks
-from seqmixer.algorithms import Algorithm
+from seqmixer.algorithms import Algorithm, Candidates, Stage
 from seqmixer.config import TrainingConfig
 from seqmixer.kernels import Programs, multiply_in, plain
 from seqmixer.training.clock import Clock
@@ -85,17 +85,26 @@ class Step:
         self.update(Batch(source, target, references, batch.meta), epoch)
 
     def update(self, batch: Batch, epoch: int) -> None:
-        mine = ranks.share(batch)
-        with self.clock.time("forward"):
-            loss = self.loss(mine, epoch)
+        """Collect once, learn `algorithm.updates` times; a batch is logged once, with the sums of its tallies."""
+        mine, stage = ranks.share(batch), self.algorithm.stage(epoch)
+        with self.clock.time("forward"), self.precision():
+            candidates = self.algorithm.collect(self.model, mine, stage, self.dial)
+        updates = self.algorithm.updates if candidates is not None else 1
+        logged = [self.learn(mine, candidates, stage, len(batch)) for _ in range(updates)]
+        self.means.add({name: torch.stack([each[name] for each in logged]).sum(0) for name in logged[0]})
+
+    def learn(self, mine: Batch, candidates: Candidates | None, stage: Stage, sentences: int) -> dict[str, Tensor]:
+        """One update of the parameters from this rank's share of a batch.  -> the tallies of the whole batch"""
+        with self.clock.time("forward"), self.precision():
+            loss = self.algorithm.loss(self.model, mine, candidates, stage, self.dial)
         with self.clock.time("backward"):
             self.model.zero_grad(set_to_none=True)
             self.algorithm.zero_grad(set_to_none=True)
             loss.value.backward()
         with self.clock.time("update"):
-            metrics = self.exchange(loss, len(mine), len(batch))
+            metrics = self.exchange(loss, len(mine), sentences)
             norm = self.apply(metrics["loss"][0])
-        self.means.add({**metrics, "gradient": tally(norm)})
+        return {**metrics, "gradient": tally(norm)}
 
     def exchange(self, loss: Loss, mine: int, sentences: int) -> dict[str, Tensor]:
         """Bring gradients, loss and metrics of all processes together: those of the whole batch.  -> loss and metrics
@@ -110,10 +119,9 @@ class Step:
             parameter.grad = gradient
         return dict(zip([*loss.metrics, "loss"], sentences * shares, strict=True))
 
-    def loss(self, batch: Batch, epoch: int) -> Loss:
-        short = self.settings.precision == "bfloat16"
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=short):
-            return self.algorithm(self.model, batch, epoch, self.dial)
+    def precision(self) -> torch.autocast:
+        """What matrices are multiplied in while losses are computed."""
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.settings.precision == "bfloat16")
 
     def apply(self, loss: Tensor) -> Tensor:
         """Update, gradients re-scaled where their norm is above `clip`; not at all where a number is bad.  -> the norm

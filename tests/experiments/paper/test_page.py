@@ -133,7 +133,7 @@ def test_schedule_and_times_are_those_of_the_runs(results):
     config, of = results.experiment.config, {"samples": 4, "baseline": "leave-one-out"}
     compared = config.model_copy(update={"algorithm": config.algorithm.model_copy(update=of)})
     note = tables.schedule(replace(results, experiment=replace(results.experiment, config=compared))).note
-    assert note == schedule.note + " MIXER writes 4 sentences for each source; baseline: leave-one-out."
+    assert note == schedule.note + " MIXER samples 4 sentences for each source; baseline: leave-one-out."
     assert [row[0] for row in tables.times(results).rows] == ["base", "XENT", "MIXER", "MIXER on BLEU", "REINFORCE"]
     assert tables.times(results).note.endswith(", 3 runs at a time on one machine; the whole table took 12.5 s.")
     alone = replace(results, grid=replace(results.grid, workers=1))

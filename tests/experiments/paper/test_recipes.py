@@ -7,7 +7,7 @@ import pytest
 from seqmixer.config import Config
 from seqmixer.errors import ConfigError, DataError
 from seqmixer.experiments.paper.published import published
-from seqmixer.experiments.paper.recipes import CONFIGS, QUICK, TASKS, chosen, experiments, read_card
+from seqmixer.experiments.paper.recipes import CONFIGS, QUICK, TASKS, chosen, experiments, read_card, recipe_file
 from seqmixer.schedules import forced_words
 
 PAPER = {  # task: model, hidden, T, reward; Secs. 4.1-4.3
@@ -36,7 +36,10 @@ def test_literal_recipes_are_the_papers(task):
     )  # fmt: skip
     forced = forced_words(config.data.length, algorithm.delta, algorithm.xent_epochs, algorithm.mixed_epochs)
     assert forced[-1] == 1  # "finishing with s = 1"
-    assert algorithm.annealing_k == len(forced) - algorithm.xent_epochs
+    dad = Config.load(recipe_file(task, "literal"), ["algorithm.name=dad"]).algorithm
+    n = len(forced) - algorithm.xent_epochs
+    truth = [1.0] * algorithm.xent_epochs + [1 - i / n for i in range(n)]  # linear over MIXER's stages
+    assert dad.truth(config.data.length) == pytest.approx(truth)
 
 
 def test_dictionaries_are_the_papers():
@@ -161,8 +164,8 @@ def test_a_test_split_too_small_for_the_papers_protocol_is_refused_before_traini
 
 def test_a_schedule_without_a_stage_for_reinforce_is_refused_before_training(tmp_path):
     experiment = recipe("translation", "literal", (*many(tmp_path), "data.length=3"))
-    refused(ConfigError, f"{experiment.recipe.path}: MIXER would never be paid: T = 3, algorithm.delta = 3 and algorithm.mixed_epochs = 5 leave "
-            "no stage for REINFORCE; lower delta",
+    refused(ConfigError, f"{experiment.recipe.path}: no sample would ever be rewarded: T = 3, algorithm.delta = 3 and algorithm.mixed_epochs = 5 "
+            "leave no stage for REINFORCE; lower delta",
             read_card, experiment)  # fmt: skip
 
 

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from seqmixer.build import build_schedule
 from seqmixer.config import Config
 from seqmixer.data import Task, coverage
 from seqmixer.errors import ConfigError, DataError, unknown
@@ -123,9 +122,9 @@ def read_card(experiment: Experiment) -> Card:
             f"{path}: the paper's protocol scores no sentence of the test split: no length of source has {LEAST} "
             "target words or more; give a larger test split"
         )
-    if build_schedule(config.algorithm, task.length)[-1] == task.length:
+    if config.algorithm.schedule(task.length)[-1] == task.length:
         raise ConfigError(
-            f"{path}: MIXER would never be paid: T = {task.length}, algorithm.delta = {config.algorithm.delta} and "
-            f"algorithm.mixed_epochs = {config.algorithm.mixed_epochs} leave no stage for REINFORCE; lower delta"
+            f"{path}: no sample would ever be rewarded: T = {task.length}, algorithm.delta = {config.algorithm.delta} "
+            f"and algorithm.mixed_epochs = {config.algorithm.mixed_epochs} leave no stage for REINFORCE; lower delta"
         )
     return Card.of(task)

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import mean
 
-from seqmixer.build import build_schedule
 from seqmixer.experiments.paper.beams import ENDS, WIDTHS
 from seqmixer.experiments.paper.results import Difference, Results, published_cells
 from seqmixer.experiments.report import bold, duration, number, spelled
@@ -117,15 +116,15 @@ def cross(results: Results) -> Table:
 def schedule(results: Results) -> Table:
     """Table 2."""
     ours, theirs, length = results.experiment.config.algorithm, results.published.schedule, results.card.length
-    found = stages(build_schedule(ours, length))
+    found = stages(ours.schedule(length))
     steps = ", ".join(f"{first if first == last else f'{first}–{last}'} with s = {s}" for s, first, last in found)
     lines = [
         ["this run", str(ours.xent_epochs), str(ours.mixed_epochs), str(ours.delta)],
         ["the paper", *(str(theirs[name]) for name in ("xent_epochs", "mixed_epochs", "delta"))],
     ]
     note = f"The paper's: {theirs['where']}. Epochs of this run: {steps}. With s = T = {length} all is XENT."
-    if ours.samples > 1:
-        note += f" MIXER writes {ours.samples} sentences for each source; baseline: {ours.baseline}."
+    if ours.sentences > 1:
+        note += f" MIXER samples {ours.sentences} sentences for each source; baseline: {ours.model_dump()['baseline']}."
     return Table("Schedule", ["", "N^XENT", "N^XE+R", "Δ"], lines, note)
 
 

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from seqmixer.config import Config
 from seqmixer.errors import ConfigError, unknown
-from seqmixer.settings import explain, flat
+from seqmixer.settings import change_kind, explain, flat
 
 MOST = 100_000  # values of one setting in a grid
 RANGE = ("low", "high", "log", "step")
@@ -156,17 +156,19 @@ def probes(found: Domain) -> tuple[Value, ...]:
 
 def require_allowed(name: str, value: Value, base: Config, path: Path) -> None:
     """Refuse what the setting allows with no other. What only clashes with another setting is for a trial to find."""
+    values = changed(base, {name: value})
     try:
-        Config.model_validate(changed(base, {name: value}))
+        Config.model_validate(values)
     except ValidationError as error:
         wrong = [each for each in error.errors() if each["type"] != "value_error"]
         if wrong:
-            raise ConfigError(f"{path}: {explain(wrong[0], Config)}") from None
+            raise ConfigError(f"{path}: {explain(wrong[0], Config, values)}") from None
 
 
 def changed(base: Config, values: Values) -> dict[str, Any]:
     """The settings of a config with some replaced."""
-    result = base.model_dump()
+    result = base.model_dump(exclude_none=True)
+    change_kind(result, values, Config)
     for name, value in values.items():
         *tables, last = name.split(".")
         table = result

@@ -1,0 +1,29 @@
+"""How the epochs of a stage are trained: all that follows from whether it learns from rewards, in one place."""
+
+from dataclasses import dataclass
+
+from seqmixer.algorithms import Stage
+from seqmixer.config import TrainingConfig
+
+
+@dataclass(frozen=True)
+class Regime:
+    """How an epoch is trained."""
+
+    rate: float | None  # of a fresh optimiser where the stage begins, from the best model so far; None: all stays
+    dropout: bool
+    decays: bool  # whether a plateau of validation perplexity lowers the rate
+    patience: int | None  # epochs without a better model before the best one is restored; None: never
+    remembers: bool  # whether the model where the stage begins is the reference of a KL term
+
+    @classmethod
+    def of(cls, stage: Stage, settings: TrainingConfig) -> "Regime":
+        if not stage.rewarded:
+            return cls(rate=None, dropout=True, decays=settings.decay > 1, patience=None, remembers=False)
+        return cls(
+            rate=settings.mixed_lr,
+            dropout=settings.mixed_dropout,  # off, words are sampled from the distribution that is scored (Eq. 11)
+            decays=settings.decay > 1 and settings.mixed_lr is None,  # rewards seldom lower perplexity
+            patience=settings.patience,
+            remembers=True,
+        )
