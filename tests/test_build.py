@@ -158,3 +158,59 @@ def test_weights_start_as_torch_has_them_unless_it_is_said_how(name):
     assert len(embeddings) > 1
     assert max(float(w.std()) for w in embeddings.values()) == pytest.approx(1, abs=0.05)  # torch's of an embedding
     assert [float(w.std()) for w in drawn.values()] == pytest.approx([0.03] * len(drawn), abs=0.002)
+
+
+OWN = """
+from pydantic import Field
+from seqmixer.algorithms import Algorithm, AlgorithmSettings, Xent
+
+class Settings(AlgorithmSettings):
+    weight: float = Field(gt=0)
+
+class Weighted(Xent):
+    Settings = Settings
+
+    @classmethod
+    def of(cls, settings, parts):
+        made = cls()
+        made.weight, made.length = settings.weight, parts.length
+        return made
+
+class Bare(Algorithm):
+    def stage(self, epoch): ...
+    def loss(self, *given): ...
+
+def function(): ...
+"""
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    (tmp_path / "own_kinds.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    return lambda **table: build_algorithm(Config.parse({"algorithm": table}).algorithm, METRICS["bleu"], 4, 6)
+
+
+def test_a_config_names_an_algorithm_of_the_users_own_with_its_settings(own):
+    made = own(name="own_kinds:Weighted", weight=2.5)
+    assert (type(made).__name__, made.weight, made.length) == ("Weighted", 2.5, 6)
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({"name": "own_kinds:Weighted"}, "config: algorithm.weight is missing; it has no default"),
+        ({"name": "own_kinds:Weighted", "weight": 0.0}, "config: algorithm.weight = 0.0: Input should be greater than 0"),
+        ({"name": "own_kinds:Weighted", "wieght": 1.0, "weight": 1.0},
+         "config: unknown setting 'algorithm.wieght'. Did you mean 'algorithm.weight'? Known: algorithm.delta, "
+         "algorithm.mixed_epochs, algorithm.name, algorithm.weight, algorithm.whole, algorithm.xent_epochs."),
+        ({"name": "own_kinds:function"},
+         "algorithm.name = 'own_kinds:function' is no subclass of seqmixer.algorithms.Algorithm; name one"),
+        ({"name": "own_kinds:Bare"},
+         "Bare cannot be made from a config; give it a classmethod of(settings, parts)"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_an_own_algorithm_is_one_line(own, table, message):
+    with pytest.raises(ConfigError) as error:
+        own(**table)
+    assert str(error.value) == message

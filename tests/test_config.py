@@ -214,9 +214,9 @@ def test_an_override_of_the_kind_drops_what_only_the_kind_in_the_file_reads(tmp_
         == Config.parse({"algorithm": {"name": "xent", "delta": 3, "xent_epochs": 2}}).algorithm.model_dump()
     )
     assert (config.model.name, config.model.hidden) == ("gru", 8)
-    with pytest.raises(ConfigError, match="algorithm.samples is for"):
+    with pytest.raises(ConfigError, match=r"algorithm\.samples is for"):
         load(tmp_path, text, "algorithm.name=xent", "algorithm.samples=4")
-    with pytest.raises(ConfigError, match="unknown setting 'model.hads'"):
+    with pytest.raises(ConfigError, match=r"unknown setting 'model\.hads'"):
         load(tmp_path, text.replace("heads", "hads"), "model.name=gru")
 
 

@@ -91,12 +91,19 @@ def losses(settings, folder):
     from seqmixer.training import Training
 
     config = Config.parse(settings)
-    task = build_task(config.data, pretrained.vocabs(config) if config.model.path else None)
+    task = build_task(config.data, pretrained.vocabs(config) if config.model.pretrained else None)
     torch.manual_seed(config.seed)
     model = build_model(config.model, Dimensions.of(task))
     algorithm = build_algorithm(config.algorithm, build_reward(config, task), model.features, task.length)
     found = []
-    algorithm.register_forward_hook(lambda module, given, loss: found.append(loss.value.item()))
+    loss = algorithm.loss
+
+    def listed(*given):
+        made = loss(*given)
+        found.append(made.value.item())
+        return made
+
+    algorithm.loss = listed
     Training(model, algorithm, task, folder, epochs=config.training.epochs, settings=config.training).run()
     return found
 

@@ -308,3 +308,43 @@ def test_in_bfloat16_losses_are_near_the_exact_ones(model_name, algorithm_name, 
         return loss
 
     assert first("bfloat16") == pytest.approx(first("float32"), rel=0.02)
+
+
+class Twice(Reinforce):
+    """Learns from the same candidates twice, and writes down what it is given."""
+
+    updates = 2
+
+    def __init__(self, model):
+        self.rewards, self.learnt = 0, []
+
+        def reward(rollout):
+            self.rewards += 1
+            return sentence_bleu(rollout)
+
+        super().__init__(reward, LinearBaseline(model.features))
+
+    def learn(self, batch, candidates, h, log_p):
+        self.learnt.append((candidates.words.clone(), log_p.detach().clone()))
+        return super().learn(batch, candidates, h, log_p)
+
+
+def test_candidates_are_collected_and_rewarded_once_and_learnt_from_so_often():
+    model = network("lstm-text")
+    algorithm = Twice(model)
+    step = step_of(model, algorithm)
+    torch.manual_seed(3)
+    step(batch_for("lstm-text", 1), 0)
+
+    (first, before), (second, after) = algorithm.learnt
+    assert torch.equal(first, second)
+    assert not torch.equal(before, after)  # an update lies between
+    assert algorithm.rewards == 1
+    assert step.means.counts.tolist()[0] == 1  # one batch
+
+    once = step_of(network("lstm-text"), Reinforce(sentence_bleu, LinearBaseline(model.features)))
+    torch.manual_seed(3)
+    once(batch_for("lstm-text", 1), 0)
+    ours, theirs = step.means.values(), once.means.values()
+    assert ours["reward"] == pytest.approx(theirs["reward"])  # means of both updates
+    assert ours["loss"] != pytest.approx(theirs["loss"])

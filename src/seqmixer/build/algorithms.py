@@ -15,8 +15,9 @@ def build_algorithm(settings: AlgorithmSettings, reward: Reward, features: int, 
     """The algorithm of a config. Its class is imported if it is the user's own."""
     kind = ALGORITHMS.get(settings.name) or own_algorithm(settings.name)
     if isinstance(settings, OwnAlgorithmSettings):
+        fixed = not kind.Settings.model_fields["name"].is_required()  # the settings of a class that it is derived from
         try:
-            settings = kind.Settings.model_validate(settings.model_dump())
+            settings = kind.Settings.model_validate(settings.model_dump(exclude={"name"} if fixed else None))
         except ValidationError as error:
             raise ConfigError(f"config: {explained(error, kind.Settings, 'algorithm')}") from None
     return kind.of(settings, Parts(reward, features, length, fast.generate))
