@@ -49,7 +49,7 @@ def test_hypotheses_are_those_of_greedy_search_whatever_the_batch(task, model):
 
 def test_perplexity_is_that_of_torchs_cross_entropy(task, model):
     (batch,) = in_order(task.test, 30, task.length)
-    o = model.logits(model.unroll(shift(batch.target), model.encode(batch.source)))
+    o = model.scores(model.unroll(shift(batch.target), model.encode(batch.source)))
     expected = F.cross_entropy(o.flatten(0, 1), batch.target.flatten(), ignore_index=0)
     assert perplexity(model, task, task.test, batch_size=7) == pytest.approx(math.exp(expected.item()), rel=1e-5)
 

@@ -26,7 +26,7 @@ def next_words(model, source, prefixes):
     """log p of each next word after each prefix, read anew from BOS on; source (1, N)."""
     inputs = torch.tensor([[BOS, *words] for words, _ in prefixes])
     h = model.unroll(inputs, model.encode(source.expand(len(prefixes), -1)))[:, -1]
-    return model.logits(h).log_softmax(-1).tolist()
+    return model.scores(h).log_softmax(-1).tolist()
 
 
 def every_sentence(model, source, length):

@@ -150,7 +150,7 @@ def test_the_estimator_of_reinforce_is_unbiased_over_every_sentence_of_a_t5():
     ended = [[*start, EOS, *[PAD] * (2 - n)] for n in range(3) for start in itertools.product(words, repeat=n)]
     every = torch.tensor(ended + [list(cut) for cut in itertools.product(words, repeat=3)])
     r = torch.rand(len(every), dtype=torch.double)
-    o = model.logits(model.unroll(shift(every), model.encode(source.expand(len(every), -1))))
+    o = model.scores(model.unroll(shift(every), model.encode(source.expand(len(every), -1))))
     p = (log_prob(o, every) * (every != PAD)).sum(-1).exp()
     parameters = list(model.parameters())
 
