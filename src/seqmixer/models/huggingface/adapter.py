@@ -29,7 +29,7 @@ class Adapter(SequenceModel):
     def __init__(self, network: "PreTrainedModel", ids: Sequence[int], begin: int, dtype: torch.dtype) -> None:
         """
         Args:
-            network: with its language-model head.
+            network: with its language-model head, on any device.
             ids: the network's id of each word of seqmixer, (V,).
             begin: the network's id of BOS.
             dtype: compute in bfloat16 if this is it; the weights stay what they are.
@@ -39,10 +39,10 @@ class Adapter(SequenceModel):
         self.dtype = torch.float32
         self.features: int = self.output.weight.shape[1]  # H, the size of what `step` returns as h
         self.bias = next((name for name, _ in network.named_buffers() if name.endswith(BIAS)), None)
-        own = torch.tensor([*ids[:BOS], begin, *ids[BOS + 1 :]])  # (V,)
-        require_rows(network, own)
-        self.register_buffer("ids", own, persistent=False)
-        self.has_unk = bool(own[UNK] != own[EOS])
+        own = [*ids[:BOS], begin, *ids[BOS + 1 :]]
+        require_rows(network, max(own))
+        self.register_buffer("ids", torch.tensor(own, device=network.device), persistent=False)  # (V,)
+        self.has_unk = ids[UNK] != ids[EOS]
         self.register_state_dict_post_hook(without_twins)
         self.register_load_state_dict_pre_hook(with_twins)
         self.eval()  # as transformers leaves what it loads
@@ -120,11 +120,11 @@ def positions_of(config: "PretrainedConfig") -> int | None:
     return config.to_dict().get(name)
 
 
-def require_rows(network: "PreTrainedModel", ids: Tensor) -> None:
+def require_rows(network: "PreTrainedModel", largest: int) -> None:
     rows = network.get_input_embeddings().weight.shape[0]
-    if int(ids.max()) >= rows:
+    if largest >= rows:
         raise ConfigError(
-            f"model.path: the tokenizer has the id {int(ids.max())}, but the model has only {rows} embeddings; "
+            f"model.path: the tokenizer has the id {largest}, but the model has only {rows} embeddings; "
             "call resize_token_embeddings(len(tokenizer)) on it and save it again"
         )
 
