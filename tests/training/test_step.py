@@ -15,6 +15,7 @@ from seqmixer.kernels import fused
 from seqmixer.rewards import sentence_bleu
 from seqmixer.training import checkpoint
 from seqmixer.training.step import Step
+from seqmixer.types import Loss
 
 UPDATES = 5  # the first as it is, the second captured, three replayed
 CUDA = DEVICES[1:]
@@ -203,6 +204,30 @@ def test_a_bad_number_changes_neither_weights_nor_memory_and_is_not_counted(devi
     assert all(part.isfinite().all() for part in weights(step))
     assert not equal(weights(step), before)
     assert step.means.values() != means
+
+
+@pytest.mark.parametrize("where", ["loss", "gradient"])
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_bad_loss_with_a_good_gradient_is_bad_and_the_other_way_round(device, where):
+    class Bad(Xent):
+        """One of the two is not a number."""
+
+        def loss(self, model, batch, stage, dial):
+            good = super().loss(model, batch, stage, dial)
+            nan = torch.full_like(good.value, math.nan)
+            zero = good.value - good.value.detach()  # with a gradient
+            value = good.value + nan if where == "loss" else good.value.detach() + zero.mul(math.inf).nan_to_num(0.0)
+            return Loss(value, good.metrics)
+
+    model = network("lstm-text")
+    step, before = step_of(model, Bad(), device), [p.detach().clone() for p in model.parameters()]
+
+    step(batch_for("lstm-text").to(device), 0)
+
+    gradients = [p.grad for p in model.parameters()]
+    assert all(grad.isfinite().all() for grad in gradients) is (where == "loss")
+    assert equal([p.detach().cpu() for p in model.parameters()], before)
+    assert step.means.fault().quantities == [where]
 
 
 @pytest.mark.parametrize("device", DEVICES)
