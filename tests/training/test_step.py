@@ -1,6 +1,7 @@
 """One update, plain and fast. On a CUDA device the fast one is a captured program, which is replayed from the third on."""
 
 import copy
+import dataclasses
 import math
 
 import pytest
@@ -12,7 +13,7 @@ from seqmixer.algorithms import LinearBaseline, Mixer, Reinforce, Xent
 from seqmixer.config import TrainingConfig
 from seqmixer.decoding import fast, generate
 from seqmixer.kernels import fused
-from seqmixer.rewards import sentence_bleu
+from seqmixer.rewards import replayable, sentence_bleu
 from seqmixer.training import checkpoint
 from seqmixer.training.step import Step
 from seqmixer.types import Loss
@@ -110,6 +111,7 @@ def test_a_stage_of_another_program_is_captured_by_itself_and_s_is_turned_within
     model, starts = network("lstm-text"), []
     seen = torch.zeros((), device=device)  # written by the program itself, so by its replays too
 
+    @replayable
     def reward(rollout):
         seen.copy_(rollout.start)
         return sentence_bleu(rollout)
@@ -157,6 +159,7 @@ def test_each_shape_is_captured_once(device):
 def test_a_reward_that_asks_the_device_is_named_in_one_line_and_training_goes_on(device, searched):
     lines, model = [], network("lstm-text")
 
+    @replayable
     def asking(rollout):
         return sentence_bleu(rollout) + rollout.words.sum().item() % 2
 
@@ -166,16 +169,37 @@ def test_a_reward_that_asks_the_device_is_named_in_one_line_and_training_goes_on
     for seed in range(UPDATES):
         assert math.isfinite(loss_of(step, batch_for("lstm-text", seed).to(device)))
 
-    line = asking.__code__.co_firstlineno + 1
+    line = asking.__code__.co_firstlineno + 2
     assert lines == [f"not captured as one program, which is slower: {__file__}:{line} waits for the device"]
     assert step.programs.captured == {}
     assert not any(torch.equal(a, b) for a, b in zip(before, weights(step), strict=True))
 
 
+@pytest.mark.parametrize("searched", [generate, fast.generate])
+@pytest.mark.parametrize("device", CUDA)
+def test_what_python_adds_to_a_reward_of_tensors_is_not_frozen(device, searched):
+    """Its own counter, and the text of the batch."""
+    lines, seen, model = [], [], network("lstm-text")
+
+    def counting(rollout):
+        seen.append([meta["number"] for meta in rollout.meta])
+        return sentence_bleu(rollout) * len(seen)
+
+    step = step_of(model, Reinforce(counting, LinearBaseline(model.features), searched), device, lines.append)
+    for number in range(UPDATES):
+        batch = batch_for("lstm-text", number).to(device)
+        step(dataclasses.replace(batch, meta=[{"number": number}] * len(batch)), 0)
+
+    assert seen == [[number] * len(batch) for number in range(UPDATES)]
+    reason = "the reward is a Python function, which runs anew in every step"
+    assert lines == [f"not captured as one program, which is slower: {reason}"]
+    assert step.programs.captured == {}
+
+
 def bad_reward(device):
     """A reward with a factor that a test can turn into NaN, also for a program that was captured."""
     factor = torch.ones((), device=device)
-    return (lambda rollout: sentence_bleu(rollout) * factor), factor
+    return replayable(lambda rollout: sentence_bleu(rollout) * factor), factor
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
