@@ -1,3 +1,4 @@
+import copy
 import math
 
 import pytest
@@ -49,9 +50,21 @@ def test_hypotheses_are_those_of_greedy_search_whatever_the_batch(task, model):
 
 def test_perplexity_is_that_of_torchs_cross_entropy(task, model):
     (batch,) = in_order(task.test, 30, task.length)
-    o = model.logits(model.unroll(shift(batch.target), model.encode(batch.source)))
+    o = model.scores(model.unroll(shift(batch.target), model.encode(batch.source)))
     expected = F.cross_entropy(o.flatten(0, 1), batch.target.flatten(), ignore_index=0)
     assert perplexity(model, task, task.test, batch_size=7) == pytest.approx(math.exp(expected.item()), rel=1e-5)
+
+
+def test_a_model_in_training_is_evaluated_without_dropout_and_left_in_training(task):
+    torch.manual_seed(1)
+    encoder = AttentiveEncoder(len(task.source_vocab), 12, positions=8)
+    model = Recurrent(ElmanCell, encoder, len(task.target_vocab), 12, dropout=0.5)
+    deployed = copy.deepcopy(model).eval()
+    model.train()
+    for measured in (perplexity, lambda *given: evaluate(*given, BLEU).hypotheses):
+        assert measured(model, task, task.test) == measured(deployed, task, task.test)
+        assert model.training
+        assert not deployed.training
 
 
 def test_a_signature_has_the_length_penalty_only_where_it_ranks_something():

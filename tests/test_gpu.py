@@ -17,6 +17,7 @@ from seqmixer.rewards import (
     Style,
     cider_d,
     on_whole_words,
+    replayable,
     sentence_bleu,
     sentence_chrf,
 )
@@ -78,6 +79,7 @@ def test_the_kl_term_and_skipped_batches_are_part_of_the_captured_step(tmp_path)
 
     first = torch.tensor(task.train.sources[0], device="cuda")
 
+    @replayable
     def reward(rollout):
         same = (rollout.source[:, : len(first)] == first[: rollout.source.shape[1]]).all(-1)
         return sentence_bleu(rollout).masked_fill(same, float("nan"))

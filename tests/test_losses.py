@@ -38,6 +38,16 @@ def test_log_prob_is_the_log_of_the_softmax_of_equation_5(o, words):
         assert got[b, t].item() == pytest.approx(math.log(probability(o, b, t, words[b, t])))
 
 
+@pytest.mark.parametrize("short", [torch.bfloat16, torch.float16])
+def test_log_prob_of_short_logits_is_taken_in_single_precision(o, words, short):
+    brief = o.detach().to(short)
+
+    got = log_prob(brief, words)
+
+    assert got.dtype is torch.float32
+    torch.testing.assert_close(got.double(), log_prob(brief.double(), words), rtol=1e-6, atol=1e-6)
+
+
 def test_cross_entropy_is_the_sum_of_equation_6(o, words):
     expected = -sum(math.log(probability(o, b, t, words[b, t])) for b, t in each_step() if MASK[b, t])
 

@@ -7,7 +7,7 @@ R references, L reference length, D image feature, K hypotheses.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, final
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from seqmixer.losses import log_prob
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3  # the first four ids of every vocabulary; BOS is the paper's w_1 = ∅
+NEVER = -1e4  # a logit of probability 0 in every float type, without the NaN that -inf brings to entropies
 
 Context = Any  # what `encode` returns: nested tuples of tensors, batch first
 State = Any  # what `step` carries: nested tuples of tensors, batch first
@@ -95,7 +96,7 @@ def tally(total: Tensor, count: Tensor | None = None) -> Tensor:
 
 
 class SequenceModel(nn.Module, ABC):
-    """The contract of every generator (Eqs. 1-2): six methods, and one with a default. Nothing else is used of it.
+    """The contract of every generator (Eqs. 1-2): six methods, and two made of them. Nothing else is used of it.
 
     h_{t+1} = phi(w_t, h_t, c_t),   w_{t+1} ~ softmax(o_{t+1})
 
@@ -120,18 +121,28 @@ class SequenceModel(nn.Module, ABC):
 
     @abstractmethod
     def logits(self, h: Tensor) -> Tensor:
-        """o = M_o h, the scores before the softmax.  (..., H) -> (..., V)"""
+        """o = M_o h, whatever it is for PAD and BOS.  (..., H) -> (..., V)"""
 
     @abstractmethod
     def unroll(self, words: Tensor, context: Context) -> Tensor:
         """Feed a whole input sequence from the start state.  (B, T) -> h (B, T, H), equal to T steps"""
 
+    @final
+    def scores(self, h: Tensor) -> Tensor:
+        """The scores before the softmax, from which every word is chosen: o, but NEVER for PAD and BOS.
+
+        These stand around a sentence, never in it. Here they are excluded for every model.  (..., H) -> (..., V)
+        """
+        scores = self.logits(h).clone()  # the model may keep what it returned
+        scores[..., : BOS + 1] = NEVER  # PAD and BOS
+        return scores
+
     def log_prob(self, h: Tensor, words: Tensor) -> Tensor:
-        """log p_theta of words whose scores are logits(h).  (B, T, H), (B, T) -> (B, T)
+        """log p_theta of words, the softmax of scores(h).  (B, T, H), (B, T) -> (B, T)
 
         A model may have a way that does not hold the scores of the whole vocabulary at once.
         """
-        return log_prob(self.logits(h), words)
+        return log_prob(self.scores(h), words)
 
 
 Generate = Callable[[SequenceModel, Tensor, Tensor, Tensor, Choose], Tensor]  # see decoding.generate

@@ -92,7 +92,7 @@ def test_the_reference_is_fed_where_the_coin_says_so_and_the_model_elsewhere():
     assert torch.equal(spy.given, TARGET)
     assert torch.equal(spy.words[spy.keep], TARGET[spy.keep])
     assert not spy.keep.all()
-    o = model.logits(model.unroll(shift(spy.words), model.encode(SOURCE)))
+    o = model.scores(model.unroll(shift(spy.words), model.encode(SOURCE)))
     o[..., EOS] = -torch.inf
     ended = (shift(spy.words) == EOS) | (shift(spy.words) == PAD)
     own = ~spy.keep & ~ended
@@ -107,7 +107,7 @@ def test_the_target_is_always_the_reference():
     loss = Dad([0.25], generate=spy)(model, BATCH, 0)
 
     assert not torch.equal(spy.words, TARGET)
-    o = model.logits(model.unroll(shift(spy.words), model.encode(SOURCE)))
+    o = model.scores(model.unroll(shift(spy.words), model.encode(SOURCE)))
     expected = cross_entropy(log_prob(o, TARGET), TARGET != PAD) / 3
     torch.testing.assert_close(loss.value, expected)
     expected_gradients = torch.autograd.grad(expected, list(model.parameters()))
@@ -154,7 +154,7 @@ def test_with_probability_zero_and_greedy_choice_the_argmax_is_fed():
         state, word = model.start(context), BOS
         for t in range(T):
             h, state = model.step(model.embed(torch.tensor([word])), state, context)
-            scores = model.logits(h)[0].tolist()
+            scores = model.scores(h)[0].tolist()
             word = max((v for v in range(V) if v != EOS), key=lambda v: scores[v])
             assert spy.words[b, t] == word
 
@@ -166,7 +166,7 @@ def test_with_sampling_the_first_word_fed_is_drawn_from_the_softmax_without_eos(
 
     context = model.encode(SOURCE[1:2])
     h, _ = model.step(model.embed(torch.tensor([BOS])), model.start(context), context)
-    o = model.logits(h)[0].detach()
+    o = model.scores(h)[0].detach()
     o[EOS] = -torch.inf
     p = o.softmax(-1)
     frequency = torch.bincount(spy.words[:, 0], minlength=V) / n

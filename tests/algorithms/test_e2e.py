@@ -125,7 +125,7 @@ def test_the_k_best_are_fed_with_their_probabilities_renormalised(s):
             h, state = model.step(x[b : b + 1, t], state, context)
             if t + 1 < s:
                 continue  # the reference comes next
-            p = model.logits(h)[0].softmax(-1).tolist()
+            p = model.scores(h)[0].softmax(-1).tolist()
             i, j = sorted(range(V), key=lambda v: -p[v])[:2]
             expected = (p[i] * model.M_i.weight[i] + p[j] * model.M_i.weight[j]) / (p[i] + p[j])
             torch.testing.assert_close(x[b, t + 1], expected)

@@ -115,7 +115,7 @@ def test_the_word_after_the_first_s_is_drawn_from_the_model():
     )
 
     h = model.unroll(torch.tensor([[BOS, 4, 4]]), model.encode(SOURCE[2:]))[:, -1]
-    p = model.logits(h)[0].softmax(-1).detach()
+    p = model.scores(h)[0].softmax(-1).detach()
     frequency = torch.bincount(spy.words[:, 2], minlength=V) / n
     assert ((frequency - p).abs() <= 5 * (p * (1 - p) / n).sqrt() + 1e-9).all()
     assert ((p > 0.01) & (p < 0.99)).sum() > 1  # there was something to draw
@@ -186,7 +186,7 @@ def test_the_loss_is_the_weighted_sum_and_the_baseline_has_no_weight():
         return mixer(model, BATCH, 0).value
 
     h = model.unroll(shift(SPLIT), model.encode(SOURCE))
-    log_p, r_bar = log_prob(model.logits(h), SPLIT), baseline(h)
+    log_p, r_bar = log_prob(model.scores(h), SPLIT), baseline(h)
     xent = -log_p[:, :2].sum() / 3
     advantage = R.unsqueeze(-1) - r_bar
     free = (SPLIT != PAD) & (torch.arange(T) >= 2)
@@ -220,10 +220,10 @@ def test_the_estimator_is_unbiased_over_every_continuation(s, overlap):
     r = torch.rand(len(every), dtype=torch.double)
     parameters = list(model.parameters())
 
-    o = model.logits(model.unroll(shift(every), model.encode(source.expand(len(every), -1))))
+    o = model.scores(model.unroll(shift(every), model.encode(source.expand(len(every), -1))))
     log_p = log_prob(o, every) * (every != PAD)
     p = log_p[:, start:].sum(-1).exp()
-    reference = model.logits(model.unroll(shift(target), model.encode(source)))
+    reference = model.scores(model.unroll(shift(target), model.encode(source)))
     xent = -log_prob(reference, target)[0, :s].sum()
     exact = torch.autograd.grad(0.5 * xent - 0.5 * (p * r).sum(), parameters)
 

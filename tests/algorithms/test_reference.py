@@ -54,7 +54,7 @@ def sentences(given=()):
 
 def log_probabilities(model, every, start=0):
     """log p(w) of each sentence, from the word `start` on."""
-    o = model.logits(model.unroll(shift(every), model.encode(SOURCE.expand(len(every), -1))))
+    o = model.scores(model.unroll(shift(every), model.encode(SOURCE.expand(len(every), -1))))
     return (log_prob(o, every) * (every != PAD))[:, start:].sum(-1)
 
 
@@ -99,7 +99,7 @@ def test_the_expected_gradient_of_mixer_holds_what_the_model_writes_after_the_gi
     every = sentences(TARGET[0, :start].tolist())
     r = torch.rand(len(every), dtype=torch.double)
     log_p, log_ref = log_probabilities(model, every, start), log_probabilities(reference, every, start).detach()
-    xent = -log_prob(model.logits(model.unroll(shift(TARGET), model.encode(SOURCE))), TARGET)[0, :s].sum()
+    xent = -log_prob(model.scores(model.unroll(shift(TARGET), model.encode(SOURCE))), TARGET)[0, :s].sum()
     objective = (log_p.exp() * r).sum() - BETA * (log_p.exp() * (log_p - log_ref)).sum()
 
     def algorithm(words, i):

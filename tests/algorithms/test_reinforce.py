@@ -48,7 +48,7 @@ def sentences():
 
 def probabilities(model, source, every):
     """p(w) of each sentence, with gradient; source (1, N)."""
-    o = model.logits(model.unroll(shift(every), model.encode(source.expand(len(every), -1))))
+    o = model.scores(model.unroll(shift(every), model.encode(source.expand(len(every), -1))))
     return (log_prob(o, every) * (every != PAD)).sum(-1).exp()
 
 
@@ -138,7 +138,7 @@ def test_the_model_writes_every_word_itself_by_sampling():
 
 def losses_by_hand(model, baseline, words, r):
     o_h = model.unroll(shift(words), model.encode(SOURCE))
-    o, r_bar, mask = model.logits(o_h), baseline(o_h.detach()), words != PAD
+    o, r_bar, mask = model.scores(o_h), baseline(o_h.detach()), words != PAD
     policy = -(log_prob(o, words) * (r.unsqueeze(-1) - r_bar.detach()) * mask).sum() / 2
     error = ((r_bar - r.unsqueeze(-1)).square() * mask).sum() / 2
     return policy, error

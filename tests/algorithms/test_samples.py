@@ -65,7 +65,7 @@ def test_the_estimator_is_unbiased_over_every_pair_of_sentences():
     words = [v for v in range(V) if v not in (PAD, BOS, EOS)]
     every = torch.tensor([[EOS, PAD], *([word, EOS] for word in words), *itertools.product(words, repeat=2)])
     r = torch.rand(len(every), dtype=torch.double)
-    o = model.logits(model.unroll(shift(every), model.encode(one.source.expand(len(every), -1))))
+    o = model.scores(model.unroll(shift(every), model.encode(one.source.expand(len(every), -1))))
     p = (log_prob(o, every) * (every != PAD)).sum(-1).exp()
 
     estimated = [torch.zeros_like(parameter) for parameter in model.parameters()]

@@ -40,7 +40,7 @@ def test_xent_is_equation_6_summed_over_steps_and_averaged_over_sentences(cell):
             if word == PAD:
                 break
             h, state = model.step(model.embed(torch.tensor([fed])), state, context)
-            total -= math.log(model.logits(h).softmax(-1)[0, word].item())
+            total -= math.log(model.scores(h).softmax(-1)[0, word].item())
             words, fed = words + 1, word
     assert loss.value.item() == pytest.approx(total / 3)
     assert loss.metrics["xent"].tolist() == pytest.approx([total, words])

@@ -26,7 +26,7 @@ def next_words(model, source, prefixes):
     """log p of each next word after each prefix, read anew from BOS on; source (1, N)."""
     inputs = torch.tensor([[BOS, *words] for words, _ in prefixes])
     h = model.unroll(inputs, model.encode(source.expand(len(prefixes), -1)))[:, -1]
-    return model.logits(h).log_softmax(-1).tolist()
+    return model.scores(h).log_softmax(-1).tolist()
 
 
 def every_sentence(model, source, length):
@@ -63,6 +63,29 @@ def plain_beam(model, source, length, k, length_penalty):
 
 def padded(words, length=T):
     return [*words] + [PAD] * (length - len(words))
+
+
+def test_probabilities_of_short_logits_are_summed_in_single_precision():
+    """As of a model that computes in bfloat16: a sum of rounded log-probabilities would rank other sentences first."""
+
+    class Short(Recurrent):
+        def logits(self, h):
+            return super().logits(h).bfloat16()
+
+    model = random(Short(LSTMCell, AttentiveEncoder(9, H, positions=6), V, H))
+
+    found = beam_search(model, TEXT, T, 4)
+
+    assert found.log_prob.dtype is torch.float32
+    for b in range(2):
+        for words, log_p in zip(found.words[b].tolist(), found.log_prob[b].tolist(), strict=True):
+            context = model.encode(TEXT[b : b + 1])
+            state, fed, total = model.start(context), BOS, 0.0
+            for word in (word for word in words if word != PAD):
+                h, state = model.step(model.embed(torch.tensor([fed])), state, context)
+                total += model.scores(h).double().log_softmax(-1)[0, word].item()
+                fed = word
+            assert log_p == pytest.approx(total, rel=1e-6)
 
 
 @pytest.mark.parametrize("length_penalty", [0.0, 0.5, 1.0, 2.0])

@@ -37,7 +37,7 @@ def log_probability(model, source, words):
     state, fed, total = model.start(context), BOS, 0.0
     for word in words:
         h, state = model.step(model.embed(torch.tensor([fed])), state, context)
-        total += model.logits(h).log_softmax(-1)[0, word].item()
+        total += model.scores(h).log_softmax(-1)[0, word].item()
         fed = word
         if word == EOS:
             break
@@ -50,7 +50,7 @@ def argmax_loop(model, source, length):
     state, word, words = model.start(context), BOS, []
     while len(words) < length and word != EOS:
         h, state = model.step(model.embed(torch.tensor([word])), state, context)
-        word = int(model.logits(h)[0].argmax())
+        word = int(model.scores(h)[0].argmax())
         words.append(word)
     return words + [PAD] * (length - len(words))
 
@@ -95,7 +95,7 @@ def test_given_words_stand_where_keep_is_true_and_the_model_goes_on_from_them():
     words = generate(model, TEXT, given, keep, without_end)
 
     assert torch.equal(words[keep], given[keep])
-    o = model.logits(model.unroll(shift(words), model.encode(TEXT)))  # what the model says after just these words
+    o = model.scores(model.unroll(shift(words), model.encode(TEXT)))  # what the model says after just these words
     assert torch.equal(words[~keep], without_end(o.flatten(0, 1)).view(2, T)[~keep])
 
 
@@ -134,7 +134,7 @@ def test_choose_sees_the_logits_of_the_step():
 
     words = generate(model, TEXT, *free(TEXT, T), choose)
 
-    expected = model.logits(model.unroll(shift(words), model.encode(TEXT)))
+    expected = model.scores(model.unroll(shift(words), model.encode(TEXT)))
     torch.testing.assert_close(torch.stack(seen, 1), expected)
 
 

@@ -98,7 +98,7 @@ def expected_best(p, r, k):
 
 
 def step_scores(model, words):
-    return model.logits(model.unroll(shift(words), model.encode(words.new_zeros(len(words), 0)))).detach()
+    return model.scores(model.unroll(shift(words), model.encode(words.new_zeros(len(words), 0)))).detach()
 
 
 def test_entropy_is_the_mean_over_the_steps_of_the_first_samples(tiny):

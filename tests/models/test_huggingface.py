@@ -1,6 +1,7 @@
 """Models of transformers do behind the six methods what they do by themselves."""
 
 import itertools
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from seqmixer.data import token_ids
 from seqmixer.decoding import beam_search, free, generate, greedy, score, shift
 from seqmixer.errors import ConfigError, DataError
 from seqmixer.losses import log_prob
-from seqmixer.models.huggingface import Decoder, EncoderDecoder, Pretrained, load, save, twins, untie
+from seqmixer.models.huggingface import Adapter, Decoder, EncoderDecoder, Pretrained, load, save, twins, untie
 from seqmixer.types import BOS, EOS, PAD, UNK, Batch
 
 ENCODERS = ["t5", "mt5", "bart", "marian", "nllb"]
@@ -27,9 +28,9 @@ BATCH = Batch(SOURCE, TARGET, TARGET.unsqueeze(1))
 T = 6
 
 
-def adapted(kind, **settings):
+def adapted(kind, device="cpu", **settings):
     ids = IDS.get(kind, T5_IDS)
-    network = tiny.network(kind, ROWS, ids=(ids[PAD], ids[EOS], ids[BOS]), **settings)
+    network = tiny.network(kind, ROWS, ids=(ids[PAD], ids[EOS], ids[BOS]), **settings).to(device)
     return (Decoder if kind in DECODERS else EncoderDecoder)(network, ids)
 
 
@@ -53,6 +54,23 @@ def by_itself(model, source, words):
         start = torch.tensor([model.network.config.decoder_start_token_id])
         return model.network(input_ids=source[None], decoder_input_ids=torch.cat([start, words[:-1]])[None]).logits[0]
     return model.network(input_ids=torch.cat([source, words[:-1]])[None]).logits[0, len(source) - 1 :]
+
+
+@pytest.mark.parametrize("kind", ENCODERS + DECODERS)
+def test_a_network_is_wrapped_where_it_is(kind, monkeypatch):
+    """What it is tried with is made on its own device. Tensors of `meta` have a device and no values to compare."""
+    tried = []
+
+    def on_the_device(adapter):
+        tried.extend(part.device.type for part in (adapter.ids, *adapter.example()))
+        return 1.0
+
+    monkeypatch.setattr(Adapter, "fitting_scale", on_the_device)
+    monkeypatch.setattr(Adapter, "computing", lambda adapter, like: nullcontext())  # meta has no autocast
+    monkeypatch.setattr(torch.Tensor, "__bool__", lambda mask: False)  # of masks: is all of it true?
+    with torch.no_grad():
+        adapted(kind, device="meta", attn_implementation="eager")  # the default reads more of its masks
+    assert tried == ["meta"] * 3
 
 
 def never_written(model):
@@ -150,7 +168,7 @@ def test_the_estimator_of_reinforce_is_unbiased_over_every_sentence_of_a_t5():
     ended = [[*start, EOS, *[PAD] * (2 - n)] for n in range(3) for start in itertools.product(words, repeat=n)]
     every = torch.tensor(ended + [list(cut) for cut in itertools.product(words, repeat=3)])
     r = torch.rand(len(every), dtype=torch.double)
-    o = model.logits(model.unroll(shift(every), model.encode(source.expand(len(every), -1))))
+    o = model.scores(model.unroll(shift(every), model.encode(source.expand(len(every), -1))))
     p = (log_prob(o, every) * (every != PAD)).sum(-1).exp()
     parameters = list(model.parameters())
 

@@ -243,10 +243,98 @@ def test_what_is_written_depends_on_the_source_where_there_is_one(model_and_sour
 
 def test_pad_and_bos_are_never_written(model_and_source):
     model, source = model_and_source
-    p = model.logits(model.unroll(WORDS, model.encode(source))).softmax(-1)
+    h = model.unroll(WORDS, model.encode(source))
+    p = model.scores(h).softmax(-1)
 
     assert (p[..., [PAD, BOS]] == 0).all()
     torch.testing.assert_close(p.sum(-1), torch.ones(B, T, dtype=torch.double))
+    each = [model.log_prob(h, torch.full((B, T), word)) for word in range(V)]  # by the model's own way, if it has one
+    torch.testing.assert_close(torch.stack(each, -1).exp(), p)
+
+
+class Frequencies(SequenceModel):
+    """Every word has a fixed score. What it says of PAD and BOS is what a model of one's own may say."""
+
+    features = V
+
+    def __init__(self, of_pad, of_bos):
+        super().__init__()
+        self.o = nn.Parameter(torch.linspace(-1, 1, V, dtype=torch.double))
+        with torch.no_grad():
+            self.o[PAD], self.o[BOS] = of_pad, of_bos
+
+    def encode(self, source):
+        return (self.o.new_zeros(len(source), 1),)
+
+    def start(self, context):
+        return context
+
+    def embed(self, words):
+        return self.o[words].unsqueeze(-1)
+
+    def step(self, x, state, context):
+        return self.o.expand(len(x), V), state
+
+    def logits(self, h):
+        return h
+
+    def unroll(self, words, context):
+        return self.o.expand(*words.shape, V)
+
+
+@pytest.fixture(params=[(3.0, 5.0), (-torch.inf, -torch.inf)], ids=["likely", "-inf"])
+def unmasked(request):
+    return Frequencies(*request.param)
+
+
+def of_words(model):
+    """log p of each word, all others taken away; -inf for PAD and BOS."""
+    return torch.cat([torch.full((EOS,), -torch.inf), model.o.detach()[EOS:].log_softmax(-1)])
+
+
+def test_a_model_need_not_exclude_pad_and_bos_to_write_and_to_score(unmasked):
+    source = torch.zeros(2000, 0, dtype=torch.long)
+    log_p = of_words(unmasked)
+
+    drawn = generate(unmasked, source, *free(source, 1), sample).flatten()
+    found = beam_search(unmasked, source[:1], T, beam=3)
+    (best,) = generate(unmasked, source[:1], *free(source[:1], T), greedy)
+
+    counts = torch.bincount(drawn, minlength=V) / len(drawn)
+    torch.testing.assert_close(counts.double(), log_p.exp(), atol=0.05, rtol=0)  # five standard deviations
+    assert (counts[[PAD, BOS]] == 0).all()
+    assert best.tolist() == [V - 1] * T  # the most likely word
+    for words, of_beam in zip(found.words[0], found.log_prob[0], strict=True):
+        expected = log_p[words[words != PAD]].sum()
+        torch.testing.assert_close(score(unmasked, source[:1], words[None]).squeeze(), expected)
+        torch.testing.assert_close(of_beam.double(), expected, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("learning", [Xent(), E2E([2], k=3), E2E([T], k=V)], ids=["xent", "e2e", "e2e, k = V"])
+def test_a_model_need_not_exclude_pad_and_bos_to_learn(unmasked, learning):
+    loss = learning(unmasked, Batch(TARGET[:, :0], TARGET, TARGET.unsqueeze(1)), 0).value
+    loss.backward()
+
+    torch.testing.assert_close(loss.detach(), -of_words(unmasked)[TARGET[TARGET != PAD]].sum() / B)
+    assert unmasked.o.grad.isfinite().all()
+    assert (unmasked.o.grad[[PAD, BOS]] == 0).all()
+
+
+def test_what_a_model_returned_as_logits_is_not_written_to(unmasked):
+    before = unmasked.o.detach().clone()
+    with torch.no_grad():
+        unmasked.scores(unmasked.o)
+    assert torch.equal(unmasked.o, before)
+
+
+def test_a_models_own_log_prob_may_be_anything_where_nothing_is_scored():
+    class Own(Frequencies):
+        def log_prob(self, h, words):
+            return h.log_softmax(-1).gather(-1, words.unsqueeze(-1)).squeeze(-1)
+
+    model = Own(-torch.inf, -torch.inf)
+    expected = torch.stack([of_words(model)[words[words != PAD]].sum() for words in TARGET])
+    torch.testing.assert_close(score(model, TARGET[:, :0], TARGET), expected)
 
 
 ALGORITHMS = {

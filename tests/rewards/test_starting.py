@@ -1,9 +1,15 @@
+import functools
+
+import pytest
 import torch
 
 from seqmixer.algorithms import LinearBaseline, Mixer, Reinforce
+from seqmixer.build import build_reward
+from seqmixer.build.rewards import NAMES
+from seqmixer.config import Config
 from seqmixer.data import batches, text_task
 from seqmixer.models import AttentiveEncoder, ElmanCell, Recurrent
-from seqmixer.rewards import Startable, begin, on_text, on_words
+from seqmixer.rewards import Startable, begin, is_replayable, on_text, on_words, sentence_bleu
 from seqmixer.training.clock import Clock
 from seqmixer.types import Rollout
 
@@ -74,3 +80,36 @@ def test_functions_in_this_process_are_called_when_collected_but_see_the_words_o
         assert seen == []
         pending()
         assert seen.pop() in ("[4, 5]", [4, 5])
+
+
+def built(name, word="b", **more):
+    pairs = (["a b", "b a c"], [[f"{word} a"], ["c a b"]])
+    return build_reward(Config.parse({"reward": {"name": name, **more}}), text_task("copy", *[pairs] * 3, length=4))
+
+
+@pytest.mark.parametrize("name", [*NAMES, "0.5*bleu + 2*chrf"])
+def test_built_in_rewards_are_of_tensors_alone_and_sums_of_them_too(name):
+    reward = built(name)
+    assert is_replayable(reward)
+    assert is_replayable(Clock().timed_reward(reward))
+
+
+def test_built_in_rewards_stay_replayable_with_an_end_and_on_whole_words():
+    assert is_replayable(built("bleu", eos=True))
+    assert is_replayable(built("rouge2", word="b@@"))
+
+
+@pytest.mark.parametrize("name", ["golden.record:overlap", "bleu + golden.record:overlap"])
+def test_a_function_of_the_users_runs_anew_in_every_step(name):
+    reward = built(name)
+    assert not is_replayable(reward)
+    assert not is_replayable(Clock().timed_reward(reward))
+
+
+def test_a_wrapper_of_a_replayable_reward_is_another_reward():
+    @functools.wraps(sentence_bleu)
+    def wrapper(rollout):
+        return sentence_bleu(rollout)
+
+    assert is_replayable(sentence_bleu)
+    assert not is_replayable(wrapper)

@@ -85,6 +85,28 @@ def test_sentences_that_mixer_wrote_nothing_of_are_not_in_the_mean_reward(task, 
     assert logged[0]["own_words"] == 0 < logged[1]["own_words"] < 0.5
 
 
+@pytest.mark.parametrize("mixed_dropout", [False, True])
+def test_dropout_is_on_where_words_are_learnt_and_off_where_they_are_sampled(task, tmp_path, mixed_dropout):
+    """Seen where it acts: a dropped input is 0, which no kept one is."""
+    model, by_epoch = model_for(task, dropout=0.5), [[] for _ in range(4)]
+    algorithm = mixer_for(model, (6, 6, 3, 0))
+    epoch = iter(range(12))  # of three batches each
+    algorithm.register_forward_pre_hook(lambda module, given: current.append(next(epoch) // 3))
+    current = []
+
+    def seen(module, given, dropped):
+        if module.training is False and torch.is_grad_enabled() is False:
+            return  # sampling and validation: as deployed
+        by_epoch[current[-1]].append(bool((dropped == 0).any()))
+
+    model.dropout.register_forward_hook(seen)
+    settings = SETTINGS.model_copy(update={"mixed_dropout": mixed_dropout})
+    Training(model, algorithm, task, tmp_path, epochs=4, settings=settings).run()
+
+    assert [all(values) for values in by_epoch] == [True, True, mixed_dropout, mixed_dropout]
+    assert [any(values) for values in by_epoch] == [True, True, mixed_dropout, mixed_dropout]
+
+
 @pytest.mark.parametrize("batches", [1, 3, 4, 8, 11], ids=lambda n: f"stopped after {n} batches")
 @pytest.mark.parametrize("mixed_lr", [None, 0.003])
 def test_resumed_run_equals_uninterrupted_bit_for_bit(task, tmp_path, batches, mixed_lr):

@@ -1,6 +1,7 @@
 """One update, plain and fast. On a CUDA device the fast one is a captured program, which is replayed from the third on."""
 
 import copy
+import dataclasses
 import math
 
 import pytest
@@ -12,9 +13,10 @@ from seqmixer.algorithms import LinearBaseline, Mixer, Reinforce, Xent
 from seqmixer.config import TrainingConfig
 from seqmixer.decoding import fast, generate
 from seqmixer.kernels import fused
-from seqmixer.rewards import sentence_bleu
+from seqmixer.rewards import replayable, sentence_bleu
 from seqmixer.training import checkpoint
 from seqmixer.training.step import Step
+from seqmixer.types import Loss
 
 UPDATES = 5  # the first as it is, the second captured, three replayed
 CUDA = DEVICES[1:]
@@ -109,6 +111,7 @@ def test_a_stage_of_another_program_is_captured_by_itself_and_s_is_turned_within
     model, starts = network("lstm-text"), []
     seen = torch.zeros((), device=device)  # written by the program itself, so by its replays too
 
+    @replayable
     def reward(rollout):
         seen.copy_(rollout.start)
         return sentence_bleu(rollout)
@@ -156,6 +159,7 @@ def test_each_shape_is_captured_once(device):
 def test_a_reward_that_asks_the_device_is_named_in_one_line_and_training_goes_on(device, searched):
     lines, model = [], network("lstm-text")
 
+    @replayable
     def asking(rollout):
         return sentence_bleu(rollout) + rollout.words.sum().item() % 2
 
@@ -165,16 +169,37 @@ def test_a_reward_that_asks_the_device_is_named_in_one_line_and_training_goes_on
     for seed in range(UPDATES):
         assert math.isfinite(loss_of(step, batch_for("lstm-text", seed).to(device)))
 
-    line = asking.__code__.co_firstlineno + 1
+    line = asking.__code__.co_firstlineno + 2
     assert lines == [f"not captured as one program, which is slower: {__file__}:{line} waits for the device"]
     assert step.programs.captured == {}
     assert not any(torch.equal(a, b) for a, b in zip(before, weights(step), strict=True))
 
 
+@pytest.mark.parametrize("searched", [generate, fast.generate])
+@pytest.mark.parametrize("device", CUDA)
+def test_what_python_adds_to_a_reward_of_tensors_is_not_frozen(device, searched):
+    """Its own counter, and the text of the batch."""
+    lines, seen, model = [], [], network("lstm-text")
+
+    def counting(rollout):
+        seen.append([meta["number"] for meta in rollout.meta])
+        return sentence_bleu(rollout) * len(seen)
+
+    step = step_of(model, Reinforce(counting, LinearBaseline(model.features), searched), device, lines.append)
+    for number in range(UPDATES):
+        batch = batch_for("lstm-text", number).to(device)
+        step(dataclasses.replace(batch, meta=[{"number": number}] * len(batch)), 0)
+
+    assert seen == [[number] * len(batch) for number in range(UPDATES)]
+    reason = "the reward is a Python function, which runs anew in every step"
+    assert lines == [f"not captured as one program, which is slower: {reason}"]
+    assert step.programs.captured == {}
+
+
 def bad_reward(device):
     """A reward with a factor that a test can turn into NaN, also for a program that was captured."""
     factor = torch.ones((), device=device)
-    return (lambda rollout: sentence_bleu(rollout) * factor), factor
+    return replayable(lambda rollout: sentence_bleu(rollout) * factor), factor
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
@@ -203,6 +228,30 @@ def test_a_bad_number_changes_neither_weights_nor_memory_and_is_not_counted(devi
     assert all(part.isfinite().all() for part in weights(step))
     assert not equal(weights(step), before)
     assert step.means.values() != means
+
+
+@pytest.mark.parametrize("where", ["loss", "gradient"])
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_bad_loss_with_a_good_gradient_is_bad_and_the_other_way_round(device, where):
+    class Bad(Xent):
+        """One of the two is not a number."""
+
+        def loss(self, model, batch, stage, dial):
+            good = super().loss(model, batch, stage, dial)
+            nan = torch.full_like(good.value, math.nan)
+            zero = good.value - good.value.detach()  # with a gradient
+            value = good.value + nan if where == "loss" else good.value.detach() + zero.mul(math.inf).nan_to_num(0.0)
+            return Loss(value, good.metrics)
+
+    model = network("lstm-text")
+    step, before = step_of(model, Bad(), device), [p.detach().clone() for p in model.parameters()]
+
+    step(batch_for("lstm-text").to(device), 0)
+
+    gradients = [p.grad for p in model.parameters()]
+    assert all(grad.isfinite().all() for grad in gradients) is (where == "loss")
+    assert equal([p.detach().cpu() for p in model.parameters()], before)
+    assert step.means.fault().quantities == [where]
 
 
 @pytest.mark.parametrize("device", DEVICES)

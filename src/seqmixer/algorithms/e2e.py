@@ -51,23 +51,23 @@ class E2E(Algorithm):
         context = model.encode(batch.source)
         state = model.start(context)
         given = model.embed(shift(batch.target))  # (B, T, E)
-        x, logits = given[:, 0], []
+        x, scores = given[:, 0], []
         for t in range(batch.target.shape[1]):
             if 0 < t < s:
                 x = given[:, t]
             h, state = model.step(x, state, context)
-            logits.append(model.logits(h))
+            scores.append(model.scores(h))
             if t + 1 >= s:
-                x = mixture(model, logits[-1], self.k)
-        return word_loss(log_prob(torch.stack(logits, 1), batch.target), batch)
+                x = mixture(model, scores[-1], self.k)
+        return word_loss(log_prob(torch.stack(scores, 1), batch.target), batch)
 
     def stage(self, epoch: int) -> Stage:
         s = at(self.forced, epoch)
         return Stage(f"E2E, reference fed for s = {s} steps, then {self.k}-max", f"e2e, s = {s}", s)
 
 
-def mixture(model: SequenceModel, logits: Tensor, k: int) -> Tensor:
+def mixture(model: SequenceModel, scores: Tensor, k: int) -> Tensor:
     """Eq. 8:  {i_j, v_j} = k-max p_theta(w);  x = sum_j v_j M_i 1(i_j), the v summing to one.  (B, V) -> (B, E)"""
-    top, i = logits.topk(min(k, logits.shape[-1]), -1)  # (B, k)
+    top, i = scores.topk(min(k, scores.shape[-1]), -1)  # (B, k)
     v = top.softmax(-1)  # the k largest probabilities, re-normalised, are the softmax of the k largest scores
     return (v.unsqueeze(-1) * model.embed(i)).sum(1)  # (B, k, 1) x (B, k, E) -> (B, E)

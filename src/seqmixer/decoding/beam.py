@@ -41,9 +41,8 @@ def beam_search(
 
         for t in range(T):
             h, state = model.step(model.embed(word), state, context)
-            next_log_p = model.logits(h).float().log_softmax(-1).view(B, K, -1)  # (B, K, V)
-            for never in (PAD, BOS):  # no sentence has them, not even to fill a beam
-                next_log_p[:, :, never] = -torch.inf
+            next_log_p = model.scores(h).float().log_softmax(-1).view(B, K, -1)  # (B, K, V)
+            next_log_p[:, :, : BOS + 1] = -torch.inf  # PAD and BOS do not even fill a beam
             V = next_log_p.shape[-1]
             # At most K of the candidates end in EOS, so 2K hold K that go on.
             best, index = (log_p.unsqueeze(-1) + next_log_p).view(B, K * V).topk(2 * K)  # (B, 2K)

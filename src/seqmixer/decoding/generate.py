@@ -35,7 +35,7 @@ def generate(model: SequenceModel, source: Tensor, given: Tensor, keep: Tensor, 
         words = []
         for t in range(given.shape[1]):
             h, state = model.step(model.embed(word), state, context)
-            word = torch.where(keep[:, t], given[:, t], choose(model.logits(h)))
+            word = torch.where(keep[:, t], given[:, t], choose(model.scores(h)))
             words.append(word)
     return ended(torch.stack(words, 1))
 
@@ -88,7 +88,7 @@ def score(model: SequenceModel, source: Tensor, words: Tensor) -> Tensor:
     """log p_theta of finished sentences, nothing counted after EOS.  (B, T) -> (B,)"""
     with deployed(model):
         log_p = model.log_prob(model.unroll(shift(words), model.encode(source)), words)  # (B, T)
-    return (log_p * (words != PAD)).sum(-1)
+    return torch.where(words != PAD, log_p, 0).sum(-1)
 
 
 @contextmanager

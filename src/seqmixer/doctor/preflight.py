@@ -81,9 +81,9 @@ def preflight(
 
 
 def scores(model: SequenceModel, batch: Batch, words: Tensor) -> Tensor:
-    """o of every word, without dropout.  (B, T) -> (B, T, V)"""
+    """The scores of every word, without dropout.  (B, T) -> (B, T, V)"""
     with deployed(model):
-        return model.logits(model.unroll(shift(words), model.encode(batch.source)))
+        return model.scores(model.unroll(shift(words), model.encode(batch.source)))
 
 
 def ranks(o: Tensor, target: Tensor) -> dict[str, float]:

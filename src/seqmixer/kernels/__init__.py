@@ -4,7 +4,7 @@ A model says what is computed, with tensors of any device; here it is decided ho
 rounding. `plain()` switches the second one off, to measure it and to look for mistakes.
 """
 
-from seqmixer.kernels.capture import Programs, warming
+from seqmixer.kernels.capture import Programs, run_anew, warming
 from seqmixer.kernels.drawing import draw
 from seqmixer.kernels.overlap import aside
 from seqmixer.kernels.projection import ROOM, linear, linear_log_prob
@@ -24,5 +24,6 @@ __all__ = [
     "multiply_in",
     "plain",
     "recur",
+    "run_anew",
     "warming",
 ]

@@ -6,6 +6,7 @@ What cannot be captured, and what is not on a CUDA device, runs as it is.
 import warnings
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,12 @@ from torch import Tensor
 from seqmixer.kernels.switch import fused
 
 Run = Callable[..., Any]  # tensors -> nested tuples, dicts or dataclasses of tensors
+
+_tried = ContextVar("_tried", default=False)  # whether this is the first call of a program that is to be captured
+
+
+class NotReplayable(Exception):
+    """Why a program cannot be captured."""
 
 
 @dataclass(frozen=True)
@@ -67,15 +74,20 @@ class Programs:
         self.pool = None  # it went with the last program that used it
 
     def first(self, run: Run, inputs: tuple[Tensor, ...]) -> Any:
-        """Run as it is; a question to the device shows here, before anything depends on it."""
+        """Run as it is; what cannot be captured shows here, before anything depends on it."""
+        noise = torch.cuda.get_rng_state()
         try:
-            with self.own_stream(), no_questions():
+            with self.own_stream(), no_questions(), trying():
                 return run(*inputs)
+        except NotReplayable as error:
+            reason = str(error)
         except RuntimeError as error:
             if "synchronizing" not in str(error):
                 raise
-            self.impossible = True
-            self.report(f"not captured as one program, which is slower: {where(error)} waits for the device")
+            reason = f"{where(error)} waits for the device"
+        self.impossible = True
+        self.report(f"not captured as one program, which is slower: {reason}")
+        torch.cuda.set_rng_state(noise)  # what was drawn in vain is drawn again
         return run(*inputs)
 
     def capture(self, run: Run, inputs: tuple[Tensor, ...]) -> Captured:
@@ -103,6 +115,22 @@ class Programs:
                 yield
         finally:
             main.wait_stream(self.stream)
+
+
+def run_anew(reason: str) -> None:
+    """Say that what follows is to run in every call: a program that it is a part of is not captured."""
+    if _tried.get():
+        raise NotReplayable(reason)
+
+
+@contextmanager
+def trying() -> Iterator[None]:
+    """The first call of a program, in which it may be found that it cannot be captured."""
+    token = _tried.set(True)
+    try:
+        yield
+    finally:
+        _tried.reset(token)
 
 
 @contextmanager

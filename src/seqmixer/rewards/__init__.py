@@ -24,7 +24,7 @@ from seqmixer.rewards.metric import (
     unk_as_word,
 )
 from seqmixer.rewards.rouge import rouge2_recall
-from seqmixer.rewards.starting import Pending, Startable, begin
+from seqmixer.rewards.starting import Pending, Startable, begin, combined, is_replayable, replayable
 from seqmixer.rewards.subwords import Merges, Style, detect, metric_on_whole_words, on_whole_words
 from seqmixer.rewards.text import on_text, on_words
 from seqmixer.rewards.weighted import parse, weighted
@@ -56,13 +56,16 @@ __all__ = [
     "chrf_plus_plus_metric",
     "cider_d",
     "cider_metric",
+    "combined",
     "detect",
     "from_path",
+    "is_replayable",
     "metric_on_whole_words",
     "on_text",
     "on_whole_words",
     "on_words",
     "parse",
+    "replayable",
     "rouge2_recall",
     "sentence_bleu",
     "sentence_chrf",

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from seqmixer.rewards import ngrams
+from seqmixer.rewards.starting import replayable
 from seqmixer.types import Rollout
 
 ORDER = 4
@@ -100,6 +101,7 @@ def mean_of_sentences(rows: Tensor) -> Tensor:
     return 100 * score(rows, halving, effective_order=True).mean(-1)
 
 
+@replayable
 def sentence_bleu(rollout: Rollout) -> Tensor:
     """The training reward of the authors' released code, in 0..1.  -> (B,)
 
@@ -126,6 +128,7 @@ def sentence_bleu(rollout: Rollout) -> Tensor:
     return (log_precision + log_brevity).exp() * (highest > 0)
 
 
+@replayable
 def best_sentence_bleu(rollout: Rollout) -> Tensor:
     """The highest `sentence_bleu` over the references: of captions "the maximum [...] across the five" (Sec. 4.3).
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from torch import Tensor
 
 from seqmixer.rewards.ngrams import END
+from seqmixer.rewards.starting import combined
 from seqmixer.types import EOS, Reward, Rollout
 
 
@@ -26,4 +27,4 @@ def with_end(reward: Reward) -> Reward:
         words, references = (each.masked_fill(each == EOS, END) for each in (rollout.words, rollout.references))
         return reward(replace(rollout, words=words, references=references))
 
-    return paid
+    return combined(paid, [reward])

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from seqmixer.rewards import bleu, edit, lcs, rouge
 from seqmixer.rewards.ngrams import A_WORD
+from seqmixer.rewards.starting import replayable
 from seqmixer.types import UNK, Reward, Rollout
 
 
@@ -45,7 +46,7 @@ def as_reward(metric: Metric) -> Reward:
         rows = metric.statistics(rollout.words, rollout.references)  # (B, S)
         return metric.corpus(rows.unsqueeze(1)) / metric.highest  # (B,) each sentence a corpus (1, S)
 
-    return reward
+    return replayable(reward)
 
 
 def unk_as_word(metric: Metric) -> Metric:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from seqmixer.rewards import ngrams
 from seqmixer.rewards.references import best
+from seqmixer.rewards.starting import replayable
 from seqmixer.types import Rollout
 
 Score = Callable[[Tensor], Tensor]  # (..., 3) rows -> (...) in 0..1: one of the three that follow
@@ -63,6 +64,7 @@ def released_recall(rollout: Rollout, n: int) -> Tensor:
     return (recall(rows) * (shorter - rollout.start >= n)).amax(1)
 
 
+@replayable
 def rouge2_recall(rollout: Rollout) -> Tensor:
     """ROUGE-2 recall, the paper's reward for summarization.  -> (B,)
 

@@ -1,15 +1,20 @@
-"""Rewards that take their time: begun before the scoring pass, collected after it."""
+"""How a reward is run: begun before the scoring pass, collected after it, and replayed where it says that it may be."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
+from weakref import WeakValueDictionary
 
 from torch import Tensor
 
-from seqmixer.kernels import aside
+from seqmixer.kernels import aside, run_anew
 from seqmixer.types import Reward, Rollout
 
 Pending = Callable[[], Tensor]  # waits for the rewards that were begun.  -> (B,)
+R = TypeVar("R", bound=Reward)
+
+_replayable: WeakValueDictionary[int, Reward] = WeakValueDictionary()  # by identity: a wrapper is another reward
 
 
 @dataclass(frozen=True)
@@ -22,6 +27,32 @@ class Startable:
         return self.start(rollout)()
 
 
+def replayable(reward: R) -> R:
+    """Declare that a reward depends on the tensors of the rollout alone, through tensor operations.
+
+    Then a training step that is captured on a CUDA device may replay it. All that Python adds stays as it was in the
+    step that was captured: `rollout.meta`, a counter, a number drawn. So any other reward runs anew in every step,
+    outside of a captured program.
+
+    >>> @replayable
+    ... def brevity(rollout: Rollout) -> Tensor:
+    ...     return -(rollout.words > 2).sum(-1).float()
+    >>> is_replayable(brevity), is_replayable(lambda rollout: brevity(rollout))
+    (True, False)
+    """
+    _replayable[id(reward)] = reward
+    return reward
+
+
+def is_replayable(reward: Reward) -> bool:
+    return _replayable.get(id(reward)) is reward
+
+
+def combined(reward: R, parts: Iterable[Reward]) -> R:
+    """A reward that is made of others alone is replayable if all of them are."""
+    return replayable(reward) if all(map(is_replayable, parts)) else reward
+
+
 def begin(reward: Reward, rollout: Rollout) -> Pending:
     """Begin a reward that can be begun; another is computed when it is collected, or beside what is done until then.
 
@@ -30,4 +61,6 @@ def begin(reward: Reward, rollout: Rollout) -> Pending:
     >>> pending()
     tensor([3., 3.])
     """
+    if not is_replayable(reward):
+        run_anew("the reward is a Python function, which runs anew in every step")
     return reward.start(rollout) if isinstance(reward, Startable) else aside(partial(reward, rollout), rollout.words)

@@ -20,6 +20,7 @@ from seqmixer.rewards import ngrams
 from seqmixer.rewards.characters import CharacterTable
 from seqmixer.rewards.metric import Metric
 from seqmixer.rewards.ranking import ranks, together
+from seqmixer.rewards.starting import combined
 from seqmixer.types import EOS, PAD, UNK, Reward, Rollout
 
 SHARE = 0.01  # of a vocabulary must be marked: plain text has a stray mark here and there
@@ -113,7 +114,7 @@ def on_whole_words(reward: Reward, merges: Merges) -> Reward:
         words, references = whole_words(rollout.words, rollout.references, on(rollout.words.device))
         return reward(replace(rollout, words=words, references=references, start=0))
 
-    return merged
+    return combined(merged, [reward])
 
 
 def metric_on_whole_words(metric: Metric, merges: Merges) -> Metric:

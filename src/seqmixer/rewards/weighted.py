@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from seqmixer.errors import ConfigError
-from seqmixer.rewards.starting import Pending, Startable, begin
+from seqmixer.rewards.starting import Pending, Startable, begin, combined
 from seqmixer.types import Reward, Rollout
 
 TERM = re.compile(r"\s*([+-]?)\s*(?:(\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+)\s*\*\s*)?([A-Za-z_][\w.:]*\+{0,2})\s*(?=[+-]|$)")
@@ -51,4 +51,4 @@ def weighted(terms: Sequence[tuple[float, Reward]]) -> Startable:
 
         return collect
 
-    return Startable(start)
+    return combined(Startable(start), [reward for _, reward in terms])

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import ParamSpec, TypeVar
 
 from seqmixer.algorithms import Algorithm
-from seqmixer.rewards import Pending, Startable, begin
+from seqmixer.rewards import Pending, Startable, begin, combined
 from seqmixer.types import Reward, Rollout
 
 P = ParamSpec("P")
@@ -47,7 +47,7 @@ class Clock:
         def start(rollout: Rollout) -> Pending:
             return self.timed("reward", self.timed("reward", begin)(reward, rollout))
 
-        return Startable(start)
+        return combined(Startable(start), [reward])
 
     @contextmanager
     def watch(self, algorithm: Algorithm) -> Iterator[None]:

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from seqmixer.errors import ConfigError, DataError
-from seqmixer.models.output import NEVER, not_written
-from seqmixer.types import BOS, EOS, UNK, SequenceModel
+from seqmixer.types import BOS, EOS, NEVER, UNK, SequenceModel
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel
@@ -21,17 +20,16 @@ class Adapter(SequenceModel):
     """A network of transformers, spoken to in the words of seqmixer.
 
     The words of the task are the network's own tokens in another order: PAD, BOS, EOS and UNK first, then the rest.
-    Where a tokenizer has no padding or no unknown word, these share the id of EOS; they are never written, and what is
+    Where a tokenizer has no padding or no unknown word, these share the id of EOS; neither is written, and what is
     padding is masked.
     """
 
     ids: Tensor
-    never: Tensor
 
     def __init__(self, network: "PreTrainedModel", ids: Sequence[int], begin: int, dtype: torch.dtype) -> None:
         """
         Args:
-            network: with its language-model head.
+            network: with its language-model head, on any device.
             ids: the network's id of each word of seqmixer, (V,).
             begin: the network's id of BOS.
             dtype: compute in bfloat16 if this is it; the weights stay what they are.
@@ -41,13 +39,10 @@ class Adapter(SequenceModel):
         self.dtype = torch.float32
         self.features: int = self.output.weight.shape[1]  # H, the size of what `step` returns as h
         self.bias = next((name for name, _ in network.named_buffers() if name.endswith(BIAS)), None)
-        own = torch.tensor([*ids[:BOS], begin, *ids[BOS + 1 :]])  # (V,)
-        require_rows(network, own)
-        never = not_written(len(own))
-        if own[UNK] == own[EOS]:
-            never[UNK] = NEVER
-        self.register_buffer("ids", own, persistent=False)
-        self.register_buffer("never", never, persistent=False)
+        own = [*ids[:BOS], begin, *ids[BOS + 1 :]]
+        require_rows(network, max(own))
+        self.register_buffer("ids", torch.tensor(own, device=network.device), persistent=False)  # (V,)
+        self.has_unk = ids[UNK] != ids[EOS]
         self.register_state_dict_post_hook(without_twins)
         self.register_load_state_dict_pre_hook(with_twins)
         self.eval()  # as transformers leaves what it loads
@@ -72,7 +67,7 @@ class Adapter(SequenceModel):
         with torch.no_grad():
             h, own = self.example()
         for scale in (1.0, self.features**-0.5):
-            if torch.allclose(self.scores(h * scale), own, rtol=1e-3, atol=1e-3 * float(own.abs().max())):
+            if torch.allclose(self.own_logits(h * scale), own, rtol=1e-3, atol=1e-3 * float(own.abs().max())):
                 return scale
         kind = self.network.config.model_type
         raise ConfigError(
@@ -80,7 +75,7 @@ class Adapter(SequenceModel):
             "BART, Marian, NLLB, GPT-2, Llama and their like work"
         )
 
-    def scores(self, h: Tensor) -> Tensor:
+    def own_logits(self, h: Tensor) -> Tensor:
         """The network's own logits, in its own order, in single precision or better."""
         with self.computing(h):
             o = wide(self.output(h.to(self.output.weight.dtype)))
@@ -90,7 +85,10 @@ class Adapter(SequenceModel):
         return self.network.get_decoder().get_input_embeddings()(self.ids[words])
 
     def logits(self, h: Tensor) -> Tensor:
-        return self.scores(h * self.scale).index_select(-1, self.ids) + self.never  # (..., H) -> (..., V)
+        o = self.own_logits(h * self.scale).index_select(-1, self.ids)  # (..., H) -> (..., V)
+        if not self.has_unk:
+            o[..., UNK] = NEVER  # else EOS would count twice
+        return o
 
     def computing(self, like: Tensor) -> torch.autocast:
         return torch.autocast(like.device.type, dtype=torch.bfloat16, enabled=self.dtype == torch.bfloat16)
@@ -122,11 +120,11 @@ def positions_of(config: "PretrainedConfig") -> int | None:
     return config.to_dict().get(name)
 
 
-def require_rows(network: "PreTrainedModel", ids: Tensor) -> None:
+def require_rows(network: "PreTrainedModel", largest: int) -> None:
     rows = network.get_input_embeddings().weight.shape[0]
-    if int(ids.max()) >= rows:
+    if largest >= rows:
         raise ConfigError(
-            f"model.path: the tokenizer has the id {int(ids.max())}, but the model has only {rows} embeddings; "
+            f"model.path: the tokenizer has the id {largest}, but the model has only {rows} embeddings; "
             "call resize_token_embeddings(len(tokenizer)) on it and save it again"
         )
 
