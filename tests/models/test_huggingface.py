@@ -6,14 +6,17 @@ from contextlib import nullcontext
 import pytest
 import torch
 from torch import nn
+from transformers.modeling_layers import GradientCheckpointingLayer
 
 import tiny
 from seqmixer.algorithms import E2E, LinearBaseline, Reinforce, Xent
+from seqmixer.algorithms.reference import frozen
 from seqmixer.data import token_ids
 from seqmixer.decoding import beam_search, free, generate, greedy, score, shift
 from seqmixer.errors import ConfigError, DataError
 from seqmixer.losses import log_prob
 from seqmixer.models.huggingface import Adapter, Decoder, EncoderDecoder, Pretrained, load, save, twins, untie
+from seqmixer.models.huggingface.recomputing import recompute_layers, recomputes
 from seqmixer.types import BOS, EOS, PAD, UNK, Batch
 
 ENCODERS = ["t5", "mt5", "bart", "marian", "nllb"]
@@ -215,30 +218,50 @@ def test_what_is_computed_in_bfloat16_keeps_its_weights_and_gradients_in_single_
     }
 
 
-@pytest.mark.parametrize("kind", ["t5", "marian", "gpt2", "llama"])
-def test_layers_computed_again_give_the_same_gradient(kind):
+def layers_of(network):
+    return [module for module in network.modules() if isinstance(module, GradientCheckpointingLayer)]
+
+
+@pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
+@pytest.mark.parametrize("kind", ["t5", "bart", "marian", "gpt2", "llama"])
+def test_layers_computed_again_give_the_same_gradient_with_and_without_dropout(kind, training):
     def gradients(model):
-        model.train()
-        Xent()(model, BATCH, 0).value.backward()
-        return {name: p.grad for name, p in model.named_parameters()}
+        calls = dict.fromkeys(layers_of(model.network), 0)
+        for layer in calls:
+            layer.register_forward_pre_hook(lambda layer, given: calls.update({layer: calls[layer] + 1}))
+        torch.manual_seed(2)
+        Xent()(model.train(training), BATCH, 0).value.backward()
+        return {name: p.grad for name, p in model.named_parameters()}, {*calls.values()}
 
     torch.manual_seed(1)
-    expected = gradients(adapted(kind, **tiny.NO_DROPOUT[kind]))
+    expected, calls = gradients(adapted(kind))
+    assert calls == {1}
     torch.manual_seed(1)
-    model = adapted(kind, **tiny.NO_DROPOUT[kind])
-    model.network.gradient_checkpointing_enable({"use_reentrant": False})
-    for name, gradient in gradients(model).items():
+    model = adapted(kind)
+    recompute_layers(model.network)
+    found, calls = gradients(model)
+    assert calls == {2}  # once more in the backward pass
+    for name, gradient in found.items():
         torch.testing.assert_close(gradient, expected[name], msg=name)
 
-    model.eval()
     assert generate(model, SOURCE, *free(SOURCE, T), greedy).shape == (3, T)
-    model.train()
     with pytest.raises(ConfigError) as caught:
         E2E([2], k=3)(model, BATCH, 0)
     assert str(caught.value) == (
         "model.checkpointing = true and an algorithm that steps through the words with gradient (E2E); choose another "
         "algorithm, or set model.checkpointing = false"
     )
+
+
+def test_a_copy_of_a_model_computes_its_own_layers_again():
+    model = adapted("t5").eval()
+    recompute_layers(model.network)
+    copy = frozen(model)
+    before = copy.unroll(shift(TARGET), copy.encode(SOURCE))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(1)
+    torch.testing.assert_close(copy.unroll(shift(TARGET), copy.encode(SOURCE)), before)
 
 
 def test_tied_weights_are_saved_once_and_loaded_everywhere(model):
@@ -303,7 +326,7 @@ def test_lora_is_trained_also_where_layers_are_computed_again(folder):
 
     Xent()(model, BATCH, 0).value.backward()
 
-    assert model.network.is_gradient_checkpointing
+    assert recomputes(model.network)
     gradients = [p.grad for name, p in model.named_parameters() if "lora_B" in name]
     assert all(gradient is not None and gradient.abs().sum() > 0 for gradient in gradients)
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from seqmixer.errors import ConfigError, DataError
+from seqmixer.models.huggingface.recomputing import recomputes
 from seqmixer.types import BOS, EOS, NEVER, UNK, SequenceModel
 
 if TYPE_CHECKING:
@@ -101,8 +102,8 @@ class Adapter(SequenceModel):
             )
 
     def require_cache(self) -> None:
-        """Layers that are computed again in the backward pass keep no keys and values, so that a step has no past."""
-        if self.training and self.network.is_gradient_checkpointing:
+        """A step with a gradient would write the cache of a checkpointed layer twice."""
+        if torch.is_grad_enabled() and recomputes(self.network):
             raise ConfigError(
                 "model.checkpointing = true and an algorithm that steps through the words with gradient (E2E); choose "
                 "another algorithm, or set model.checkpointing = false"

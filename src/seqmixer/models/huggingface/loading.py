@@ -13,6 +13,7 @@ from seqmixer.errors import ConfigError, missing_extra
 from seqmixer.models.huggingface.adapter import Adapter
 from seqmixer.models.huggingface.decoder import Decoder
 from seqmixer.models.huggingface.encoder_decoder import EncoderDecoder
+from seqmixer.models.huggingface.recomputing import recompute_layers
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel
@@ -41,7 +42,7 @@ def load(
     config = read_config(pretrained.path)
     network = read_network(pretrained, config)
     if checkpointing:
-        network.gradient_checkpointing_enable({"use_reentrant": False})
+        recompute_layers(network)
     if lora_rank:
         network = with_lora(network, lora_rank)
     if config.is_encoder_decoder:
