@@ -93,7 +93,7 @@ def train(folder, run):
 
 
 SEQUENCE, NUMBER = r"sequence \d, '.*'", "a reward is one finite number"
-LATE = r"; mend the function, or raise reward.seconds"
+LATE = r"; fix the function, or raise reward.seconds"
 
 
 @pytest.mark.parametrize(

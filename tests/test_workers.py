@@ -103,13 +103,13 @@ def test_a_worker_that_dies_by_itself_is_an_error_and_no_stop():
 
 FIRST = """
 import signal
-from seqmixer.workers import SPAWN, deaf
+from seqmixer.workers import SPAWN, stops_blocked
 
 def tell():
     print(sorted(number.name for number in signal.pthread_sigmask(signal.SIG_BLOCK, ())))
 
 if __name__ == "__main__":
-    with deaf():
+    with stops_blocked():
         process = SPAWN.Process(target=tell)
         process.start()
     process.join()

@@ -24,9 +24,7 @@ def folder(tmp_path, monkeypatch):
 @pytest.mark.parametrize("path", ["my_reward:score", "my_reward.score"])
 def test_a_path_finds_a_function_in_the_current_folder(folder, path):
     (folder / "my_reward.py").write_text("def score(hypothesis, references):\n    return 0.25\n")
-    before = list(sys.path)
     assert from_path(path)("a", ["b"]) == 0.25
-    assert sys.path == before
 
 
 def test_a_path_finds_a_function_in_a_package(folder):
