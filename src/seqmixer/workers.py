@@ -138,8 +138,7 @@ def guard(life: Connection, *used: Connection) -> None:
     Then the guardian kills all that the worker started, also what left its process group, and ends as the worker did.
     The worker may hold the GIL, be stopped or close its files: neither matters. `used` are the worker's connections.
     """
-    for number in STOPS:
-        signal.signal(number, ignore)  # what the worker starts does not inherit a handler, as it would SIG_IGN
+    set_stops(ignore)  # what the worker starts does not inherit a handler, as it would SIG_IGN
     if not hasattr(os, "fork"):  # Windows
         threading.Thread(target=end_when_closed, args=(life,), daemon=True).start()
         return
@@ -153,6 +152,7 @@ def guard(life: Connection, *used: Connection) -> None:
         die_with_parent()
         if os.getppid() != guardian:
             os._exit(1)
+        os.register_at_fork(after_in_child=partial(set_stops, signal.SIG_DFL))
         with suppress(OSError):  # Linux: out of memory, this is killed first, and not the run
             Path("/proc/self/oom_score_adj").write_text("1000")
         return
@@ -167,7 +167,9 @@ def guard(life: Connection, *used: Connection) -> None:
     while killed := [pid for pid in children(guardian) if kill(pid)]:  # their orphans are found next
         for pid in killed:
             os.waitpid(pid, 0)
-    os._exit(os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + (os.WTERMSIG(status) or os.WSTOPSIG(status)))
+    if os.WIFEXITED(status):
+        os._exit(os.WEXITSTATUS(status))
+    os._exit(128 + (os.WSTOPSIG(status) if os.WIFSTOPPED(status) else os.WTERMSIG(status)))
 
 
 def kill_when_closed(life: Connection, worker: int) -> None:
@@ -211,6 +213,11 @@ def process_control(option: int, value: int) -> None:
 def end_when_closed(life: Connection) -> None:
     wait([life])
     os._exit(1)
+
+
+def set_stops(handler: Handler | signal.Handlers) -> None:
+    for number in STOPS:
+        signal.signal(number, handler)
 
 
 def ignore(number: int, frame: FrameType | None) -> None: ...

@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator,
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from seqmixer.errors import RewardError
@@ -106,10 +107,13 @@ def scores(scorer: Scorer, rows: Sequence[Row], first: int = 0) -> Iterator[floa
         values = (_of_one(scorer, rows, i, first) for i in range(len(rows)))
     for i, value in enumerate(values):
         try:
-            yield float(value)
-        except Exception as error:  # of the value's own __float__ too
+            number = float(value)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # of the value's own __float__ too
             what = f"{short(value)} for sequence {first + i}, {rows[i]['hypothesis']!r}"
             raise RewardError(f"reward {scorer.name!r} returned {what}; a reward is one finite number") from error
+        yield number
 
 
 def _of_one(scorer: Scorer, rows: Sequence[Row], i: int, first: int) -> Any:
@@ -137,13 +141,16 @@ def _of_batch(scorer: Scorer, rows: Sequence[Row]) -> list[Any]:
                 raise values
     one_each = "a batched reward gives one number per sequence"
     try:
-        values = list(values)
+        iterator = iter(values)
     except TypeError:
         kind = type(values).__name__
         raise RewardError(f"reward {scorer.name!r} returned a {kind} for {where}; {one_each}") from None
-    if len(values) != len(rows):
-        raise RewardError(f"reward {scorer.name!r} returned {len(values)} numbers for {where}; {one_each}")
-    return values
+    with _blaming(scorer, where):  # a generator runs now; it may have no end
+        found = list(islice(iterator, len(rows) + 1))
+    if len(found) != len(rows):
+        got = f"more than {len(rows)}" if len(found) > len(rows) else len(found)
+        raise RewardError(f"reward {scorer.name!r} returned {got} numbers for {where}; {one_each}")
+    return found
 
 
 def _called(scorer: Scorer, row: Row) -> Any:
