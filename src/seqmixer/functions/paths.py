@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from seqmixer.errors import ConfigError
+from seqmixer.functions.kinds import short
 
 
 def is_path(name: str) -> bool:
@@ -52,11 +53,15 @@ def _import(name: str, path: str) -> ModuleType:
     try:
         with undisturbed():
             return importlib.import_module(name)
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         if isinstance(error, ModuleNotFoundError) and f"{name}.".startswith(f"{error.name}."):
             where = f"neither in {folder} nor among the installed packages"
             raise ConfigError(f"reward {path!r}: there is no module {name!r}, {where}.") from None
-        raise ConfigError(f"reward {path!r}: importing {name!r} raised {type(error).__name__}: {error}") from error
+        raise ConfigError(
+            f"reward {path!r}: importing {name!r} raised {type(error).__name__}: {short(error)}"
+        ) from error
 
 
 @contextmanager
