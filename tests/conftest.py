@@ -27,7 +27,9 @@ def one_thread_and_a_seed():
 @pytest.fixture(autouse=True)
 def forget_modules_of_the_test(tmp_path_factory):
     """A module that a test wrote and imported is not the next test's module of that name."""
+    before = list(sys.path)
     yield
+    sys.path[:] = before
     for name, module in list(sys.modules.items()):
         if str(getattr(module, "__file__", "")).startswith(str(tmp_path_factory.getbasetemp())):
             del sys.modules[name]

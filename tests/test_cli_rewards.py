@@ -1,6 +1,7 @@
 """A reward of one's own that misbehaves: one clear line, exit code 2, and the last checkpoint as it was."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -19,8 +20,11 @@ from seqmixer.training import Training, checkpoint
 
 REWARDS = """
 import asyncio
+import os
 import time
 from pathlib import Path
+
+ELSEWHERE = Path("elsewhere").absolute()
 
 def sleeps(hypothesis, references):
     time.sleep(0.001)
@@ -57,6 +61,19 @@ async def judge(hypothesis, references, source):
 
 def trl(prompts, completions, **columns):
     return [len(completion) / 100 for completion in completions]
+
+def moves(hypothesis, references):
+    from sibling import WORTH
+    os.chdir(ELSEWHERE)
+    print("moved")
+    return WORTH
+
+def forks(hypothesis, references):
+    os.fork()
+    return 0.5
+
+def interrupts(hypothesis, references):
+    raise KeyboardInterrupt
 """
 SOURCES = ["a b c", "b c", "c d e a", "d", "e a b", "a c", "b d", "c e a"]
 TINY = [
@@ -93,7 +110,7 @@ def train(folder, run):
 
 
 SEQUENCE, NUMBER = r"sequence \d, '.*'", "a reward is one finite number"
-LATE = r"; mend the function, or raise reward.seconds"
+LATE = r"; fix the function, or raise reward.seconds"
 
 
 @pytest.mark.parametrize(
@@ -147,6 +164,34 @@ def test_every_kind_of_function_trains(train, folder, settings):
     last = json.loads((folder / "runs/mine/log.jsonl").read_text().splitlines()[-1])
     assert 0 <= last["train"]["reward"] <= 0.5
     assert last["seconds"]["reward"] > 0
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("name", ["moves", "forks"])
+def test_a_reward_cannot_move_the_run_and_imports_its_siblings_late(folder, workers, name):
+    (folder / "elsewhere").mkdir()
+    (folder / "sibling.py").write_text("WORTH = 0.5\n")
+    sets = ["--set", f"reward.name=mine:{name}", "--set", f"reward.workers={workers}", "--set", "training.batch_size=1"]
+    code = "from seqmixer.cli import main; main()"  # the current folder is not in sys.path, as with `seqmixer`
+    paths = os.pathsep.join(sys.path)
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code, "train", "run.toml", *TINY, *sets],
+        capture_output=True, text=True, timeout=120, env={**os.environ, "PYTHONPATH": paths},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "moved" not in done.stdout
+    assert (folder / "runs/mine/scores.json").exists()
+    assert len((folder / "runs/mine/log.jsonl").read_text().splitlines()) == 2
+    assert not list((folder / "elsewhere").iterdir())
+
+
+def test_a_reward_that_stops_the_program_is_a_stop(train):
+    code, err = train("reward.name=mine:interrupts")
+    assert code == 130
+    assert err.splitlines()[-1].startswith("seqmixer: stopped; go on with: seqmixer train run.toml")
+    code, err = train("reward.name=mine:interrupts", "reward.workers=1")
+    assert code == 2
+    assert err.splitlines()[-1].startswith("seqmixer: reward 'interrupts' raised KeyboardInterrupt for sequence 0, ")
 
 
 def test_a_run_goes_on_with_another_time_limit(train, folder):

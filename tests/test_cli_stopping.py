@@ -165,3 +165,22 @@ def test_sigterm_stops_a_search_in_all_its_processes(start):
     assert ended(process) == message("0 of 2 trials over; saved in runs/sweeps/mine", *SWEEP)
     assert process.returncode == 130
     assert all(steps(TRIALS / f"trial-000{number}") > 10 for number in (0, 1))
+
+
+TORCH = """
+import os, signal
+try:
+    os.kill(os.getpid(), signal.{number})
+except KeyboardInterrupt:
+    {then}
+"""
+
+
+@pytest.mark.parametrize("number", ["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize("then", ["raise", "raise ImportError('of an extension')", "raise SystemError"])
+def test_a_command_that_is_stopped_while_it_imports_torch_says_so(start, monkeypatch, tmp_path, number, then):
+    (tmp_path / "torch.py").write_text(TORCH.format(number=number, then=then))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path]))
+    process = start("train", "mine.toml")
+    assert ended(process) == "seqmixer: stopped; go on with: seqmixer train mine.toml\n"
+    assert process.returncode == 130

@@ -158,6 +158,16 @@ def test_processes_agree_and_draw_by_themselves(two):
     assert len(set(seeds)) == 4
 
 
+def test_no_two_ranks_and_moments_share_a_seed(monkeypatch):
+    monkeypatch.setattr(ranks, "world", lambda: 3)
+    seeds = []
+    for rank in range(3):
+        monkeypatch.setattr(ranks, "rank", lambda rank=rank: rank)
+        seeds += [ranks.own_seed(7, moment) for moment in range(50)]
+    assert len(set(seeds)) == 150
+    assert seeds[0] == 7
+
+
 def test_alone_nothing_is_exchanged():
     assert not dist.is_initialized()
     assert (ranks.rank(), ranks.world(), ranks.first(), ranks.own_seed(7)) == (0, 1, True, 7)

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -27,6 +28,12 @@ def stubborn(path):
             busy(path)
         except KeyboardInterrupt:
             path.with_suffix(".asked").touch()
+
+
+def holds_the_gil(path):
+    """Make a file, and never return, nor let another thread run."""
+    path.touch()
+    re.match(r"(a+)+$", "a" * 60 + "b")
 
 
 def signalled(numbers):
@@ -62,7 +69,7 @@ def test_a_signal_to_the_parent_stops_every_worker_wherever_it_is(tmp_path, numb
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
 
 
-def test_a_worker_is_deaf_to_the_signals_of_others():
+def test_a_worker_ignores_the_signals_of_others():
     with started(1) as workers:
         assert workers.submit(signalled, [signal.SIGTERM, signal.SIGINT, signal.SIGTERM]).result() == "untouched"
 
@@ -103,13 +110,13 @@ def test_a_worker_that_dies_by_itself_is_an_error_and_no_stop():
 
 FIRST = """
 import signal
-from seqmixer.workers import SPAWN, deaf
+from seqmixer.workers import SPAWN, stops_blocked
 
 def tell():
     print(sorted(number.name for number in signal.pthread_sigmask(signal.SIG_BLOCK, ())))
 
 if __name__ == "__main__":
-    with deaf():
+    with stops_blocked():
         process = SPAWN.Process(target=tell)
         process.start()
     process.join()
@@ -117,7 +124,7 @@ if __name__ == "__main__":
 """
 
 
-def test_the_first_process_of_all_is_deaf_from_its_beginning(tmp_path):
+def test_the_first_process_of_all_begins_with_stops_blocked(tmp_path):
     (tmp_path / "first.py").write_text(FIRST)
     done = subprocess.run([sys.executable, "first.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert (done.stdout, done.stderr) == ("['SIGINT', 'SIGTERM']\n[]\n", "")
@@ -126,12 +133,12 @@ def test_the_first_process_of_all_is_deaf_from_its_beginning(tmp_path):
 SCRIPT = """
 import sys
 from pathlib import Path
-from test_workers import busy, stubborn
+from test_workers import busy, holds_the_gil, stubborn
 from seqmixer.workers import started
 
 if __name__ == "__main__":
-    with started(2) as workers:
-        calls = [workers.submit(call, Path(call.__name__)) for call in (busy, stubborn)]
+    with started(3) as workers:
+        calls = [workers.submit(call, Path(call.__name__)) for call in (busy, stubborn, holds_the_gil)]
         calls[0].result()
 """
 
@@ -142,6 +149,6 @@ def test_workers_do_not_outlive_a_parent_that_is_killed(tmp_path):
     process = subprocess.Popen(
         [sys.executable, "script.py"], cwd=tmp_path, env={**os.environ, "PYTHONPATH": paths}, stdout=subprocess.PIPE
     )
-    wait_for(tmp_path / "busy", tmp_path / "stubborn")
+    wait_for(*(tmp_path / name for name in ("busy", "stubborn", "holds_the_gil")))
     process.kill()
     process.communicate(timeout=20)  # returns when nobody has standard output open

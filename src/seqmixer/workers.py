@@ -1,22 +1,25 @@
-"""Processes that work for this one: they stop when it is told to stop, and none outlives it.
+"""Processes that work for this one. They stop when it is told to stop, and none outlives it, however it ends.
 
-Ctrl-C reaches a whole process group, `kill` one process, `timeout` and a cluster either. So workers are deaf to SIGINT
-and SIGTERM, and their parent, wherever its signal came from, asks each of them once. It asks by closing a pipe, which
-its death closes too.
+Ctrl-C reaches a whole process group, `kill` one process, `timeout` and a cluster either. So workers ignore SIGINT and
+SIGTERM, and their parent, wherever its signal came from, asks each of them once. It asks by closing a pipe, which the
+system does at its death too.
 """
 
 import _thread
+import ctypes
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
+from pathlib import Path
 from types import FrameType
 from typing import TypeVar, TypeVarTuple
 
@@ -26,12 +29,13 @@ Handler = Callable[[int, FrameType | None], object]
 
 SPAWN = multiprocessing.get_context("spawn")  # a fork would inherit threads and a device that it cannot use
 STOPS = (signal.SIGINT, signal.SIGTERM)
-ASKED = threading.Event()  # in a worker: its parent wants it to stop
+STOP_REQUESTED = threading.Event()  # in a worker, by its parent
+DEATH_SIGNAL, ADOPTION = 1, 36  # PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER of Linux
 
 
 @contextmanager
-def heard_by(handler: Handler) -> Iterator[None]:
-    """Between `with` and its end, Ctrl-C and SIGTERM go to this handler."""
+def stop_handler(handler: Handler) -> Iterator[None]:
+    """Handle SIGINT and SIGTERM with this function until the end of the block."""
     before = {}
     try:
         for number in STOPS:
@@ -46,8 +50,11 @@ def heard_by(handler: Handler) -> Iterator[None]:
 
 
 @contextmanager
-def deaf() -> Iterator[None]:
-    """What is started here begins with Ctrl-C and SIGTERM blocked; for this process they wait until the end of it."""
+def stops_blocked() -> Iterator[None]:
+    """A process started here begins with SIGINT and SIGTERM blocked; in this one they are delivered after the block."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
     resource_tracker.ensure_running()  # started with the first process otherwise, it would unblock them
     before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
     try:
@@ -58,17 +65,17 @@ def deaf() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Workers:
-    """Calls go to processes. The first signal asks the calls under way to stop, a second one ends the processes."""
+    """A process pool. The first signal asks the running calls to stop, a second one ends the processes."""
 
     pool: ProcessPoolExecutor
     stop: Connection
     end: Connection
 
     def submit(self, call: Callable[[*Ts], T], *arguments: *Ts) -> Future[T]:
-        with deaf():
+        with stops_blocked():
             return self.pool.submit(stoppable, partial(call, *arguments))
 
-    def heed(self, number: int, frame: FrameType | None) -> None:
+    def on_signal(self, number: int, frame: FrameType | None) -> None:
         (self.end if self.stop.closed else self.stop).close()
 
 
@@ -84,7 +91,7 @@ def started(count: int, prepare: Callable[[], None] = nothing) -> Iterator[Worke
     (asked, stop), (ended, end) = SPAWN.Pipe(duplex=False), SPAWN.Pipe(duplex=False)
     pool = ProcessPoolExecutor(count, SPAWN, initializer=begin, initargs=(asked, ended, prepare))
     workers = Workers(pool, stop, end)
-    with asked, stop, ended, end, heard_by(workers.heed):
+    with asked, stop, ended, end, stop_handler(workers.on_signal):
         try:
             with pool:
                 yield workers
@@ -96,50 +103,121 @@ def started(count: int, prepare: Callable[[], None] = nothing) -> Iterator[Worke
 
 def begin(asked: Connection, ended: Connection, prepare: Callable[[], None]) -> None:
     """In a worker, first of all."""
+    die_with_parent()
     signal.signal(signal.SIGINT, ignore)
-    threading.Thread(target=follow, args=(asked, ended), daemon=True).start()
+    threading.Thread(target=stop_when_closed, args=(asked, ended), daemon=True).start()
     prepare()
 
 
-def follow(asked: Connection, ended: Connection) -> None:
-    """In a worker: do what the parent asks."""
+def stop_when_closed(asked: Connection, ended: Connection) -> None:
+    """In a worker: wait for the parent to ask for a stop, then for an end."""
     wait([asked])
-    ASKED.set()
+    STOP_REQUESTED.set()
     _thread.interrupt_main()  # calls the handler of SIGINT, though the signal itself is blocked
-    end_after(ended)
+    end_when_closed(ended)
 
 
 def stoppable(call: Callable[[], T]) -> T:
     """In a worker: a call that stops when the parent asks. Between calls there is nothing to stop."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        stop_if_asked()
+        stop_if_requested()
         return call()
     finally:
         signal.signal(signal.SIGINT, ignore)
 
 
-def stop_if_asked() -> None:
-    if ASKED.is_set():
+def stop_if_requested() -> None:
+    if STOP_REQUESTED.is_set():
         raise KeyboardInterrupt
 
 
-def live_with_parent() -> None:
-    """In a process that was started `deaf`: hear signals again, without heeding them, and end when the parent is gone.
+def guard(life: Connection, *used: Connection) -> None:
+    """Fork: the child returns and is the worker; its guardian stays here until the worker ends or `life` is closed.
 
-    A process that it starts in turn is not deaf, as it would be if the signals stayed blocked.
+    Then the guardian kills all that the worker started, also what left its process group, and ends as the worker did.
+    The worker may hold the GIL, be stopped or close its files: neither matters. `used` are the worker's connections.
     """
-    for number in STOPS:
-        signal.signal(number, ignore)
+    set_stops(ignore)  # what the worker starts does not inherit a handler, as it would SIG_IGN
+    if not hasattr(os, "fork"):  # Windows
+        threading.Thread(target=end_when_closed, args=(life,), daemon=True).start()
+        return
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    threading.Thread(target=end_after, args=(parent.sentinel,), daemon=True).start()
+    os.setsid()
+    adopt_orphans()
+    guardian, worker = os.getpid(), os.fork()
+    if not worker:
+        life.close()
+        os.setsid()  # also a process group, for os.killpg
+        die_with_parent()
+        if os.getppid() != guardian:
+            os._exit(1)
+        os.register_at_fork(after_in_child=partial(set_stops, signal.SIG_DFL))
+        with suppress(OSError):  # Linux: out of memory, this is killed first, and not the run
+            Path("/proc/self/oom_score_adj").write_text("1000")
+        return
+    for connection in used:
+        connection.close()
+    threading.Thread(target=kill_when_closed, args=(life, worker), daemon=True).start()
+    pid = status = 0
+    while pid != worker:  # orphans end here too
+        pid, status = os.waitpid(-1, os.WUNTRACED)
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(worker, signal.SIGKILL)
+    while killed := [pid for pid in children(guardian) if kill(pid)]:  # their orphans are found next
+        for pid in killed:
+            os.waitpid(pid, 0)
+    if os.WIFEXITED(status):
+        os._exit(os.WEXITSTATUS(status))
+    os._exit(128 + (os.WSTOPSIG(status) if os.WIFSTOPPED(status) else os.WTERMSIG(status)))
 
 
-def end_after(sign: Connection | int) -> None:
-    wait([sign])
+def kill_when_closed(life: Connection, worker: int) -> None:
+    wait([life])
+    kill(worker)
+
+
+def kill(pid: int) -> bool:
+    """Whether this process may, and could."""
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
+
+def children(parent: int) -> Iterator[int]:
+    """The children of a process, zombies too; none where there is no /proc."""
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # gone since
+            if int(path.read_text(errors="replace").rpartition(") ")[2].split()[1]) == parent:
+                yield int(path.parent.name)
+
+
+def die_with_parent() -> None:
+    """On Linux also while the GIL is held."""
+    if sys.platform == "linux":
+        process_control(DEATH_SIGNAL, signal.SIGKILL)
+
+
+def adopt_orphans() -> None:
+    """On Linux, processes whose parent died become children of this one."""
+    if sys.platform == "linux":
+        process_control(ADOPTION, 1)
+
+
+def process_control(option: int, value: int) -> None:
+    ctypes.CDLL(None).prctl(option, ctypes.c_ulong(value), 0, 0, 0)
+
+
+def end_when_closed(life: Connection) -> None:
+    wait([life])
     os._exit(1)
+
+
+def set_stops(handler: Handler | signal.Handlers) -> None:
+    for number in STOPS:
+        signal.signal(number, handler)
 
 
 def ignore(number: int, frame: FrameType | None) -> None: ...

@@ -188,7 +188,7 @@ def test_a_run_that_was_asked_to_stop_in_its_last_validation_is_not_judged(recip
     judged = []
     asked = threading.Event()
     asked.set()
-    monkeypatch.setattr(workers, "ASKED", asked)
+    monkeypatch.setattr(workers, "STOP_REQUESTED", asked)
     with pytest.raises(KeyboardInterrupt):
         run_job(replace(job, method="xent"), tmp_path, judged.append)
     assert judged == []

@@ -1,4 +1,5 @@
 import asyncio
+import itertools
 import json
 import re
 import sys
@@ -237,7 +238,14 @@ def test_a_function_that_wants_to_end_the_program_only_fails():
 
 
 @pytest.mark.parametrize(
-    ("value", "got"), [([0.5], "1 numbers"), ([0.5] * 4, "4 numbers"), (0.5, "a float"), (None, "a NoneType")]
+    ("value", "got"),
+    [
+        ([0.5], "1 numbers"),
+        ([0.5] * 4, "more than 3 numbers"),
+        (itertools.count(), "more than 3 numbers"),
+        (0.5, "a float"),
+        (None, "a NoneType"),
+    ],
 )
 def test_a_batch_has_one_number_per_sequence(value, got):
     def fixed(hypotheses, references):
@@ -266,3 +274,54 @@ def test_what_is_no_number_is_refused_with_its_sentence(bad):
 def test_a_number_too_large_for_any_float_is_refused():
     with pytest.raises(RewardError, match=r"for sequence 0, '.*'; a reward is one finite number"):
         called(lambda hypothesis, references: 10**400)
+
+
+class Unlucky:
+    """A number that cannot be read, of which nothing can be said."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def __float__(self):
+        raise self.error
+
+    def __repr__(self):
+        raise KeyError
+
+
+class Silent(BaseException):
+    def __str__(self):
+        raise KeyError
+
+
+@pytest.mark.parametrize("error", [KeyError("a"), SystemExit(3), Silent(), RecursionError()])
+def test_whatever_a_value_raises_is_one_line(error):
+    with pytest.raises(RewardError, match=r"^reward '<lambda>' returned .* for sequence 0, 'the cat'; a reward is .*$"):
+        called(lambda hypothesis, references: Unlucky(error))
+
+
+@pytest.mark.parametrize("value", ["x" * 10**6, [1.0] * 10**6, {"a": list(range(10**6))}])
+def test_of_a_huge_value_a_message_shows_the_beginning(value):
+    with pytest.raises(RewardError, match=r"returned .{1,1000} for sequence 0") as raised:
+        called(lambda hypothesis, references: value)
+    assert len(str(raised.value)) < 1200
+
+
+@pytest.mark.parametrize(
+    "error", [SystemExit(3), GeneratorExit(), Silent(), asyncio.CancelledError(), ValueError("x" * 10**6)]
+)
+def test_odd_exceptions_are_one_line_of_every_kind_of_function(error):
+    def one(hypothesis, references):
+        raise error
+
+    async def awaited(hypothesis, references):
+        raise error
+
+    def lazy(hypotheses, references):
+        yield 1.0
+        raise error
+
+    for function in (one, awaited, lazy):
+        with pytest.raises(RewardError, match=rf"^reward '\w+' raised {type(error).__name__} for .*$") as raised:
+            called(function)
+        assert len(str(raised.value)) < 1200

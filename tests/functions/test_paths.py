@@ -1,10 +1,14 @@
+import os
 import re
 import sys
 
 import pytest
+import torch
 
 from seqmixer.errors import ConfigError
 from seqmixer.functions import from_path
+from seqmixer.rewards import on_words
+from seqmixer.types import Rollout
 
 
 def message(error, text):
@@ -24,9 +28,7 @@ def folder(tmp_path, monkeypatch):
 @pytest.mark.parametrize("path", ["my_reward:score", "my_reward.score"])
 def test_a_path_finds_a_function_in_the_current_folder(folder, path):
     (folder / "my_reward.py").write_text("def score(hypothesis, references):\n    return 0.25\n")
-    before = list(sys.path)
     assert from_path(path)("a", ["b"]) == 0.25
-    assert sys.path == before
 
 
 def test_a_path_finds_a_function_in_a_package(folder):
@@ -70,3 +72,28 @@ def test_a_name_that_is_not_there_is_mended(folder):
         from_path("my_reward:xyz")
     with message(ConfigError, "reward 'my_reward:weight' is not a function but of type int; name a function."):
         from_path("my_reward:weight")
+
+
+def test_a_module_may_import_its_sibling_when_it_is_called(folder):
+    (folder / "my_reward.py").write_text("def score():\n    from my_sibling import weight\n    return weight\n")
+    (folder / "my_sibling.py").write_text("weight = 3\n")
+    assert from_path("my_reward:score")() == 3
+
+
+@pytest.mark.parametrize("when", ["imported", "called"])
+def test_code_of_a_user_changes_neither_the_folder_nor_the_streams(folder, capsys, when):
+    """Nor does it leave a second process of this program, when it forks and both return."""
+    lines = ["import os, sys", "os.chdir('/')", "print('said')", "sys.stdout = sys.stderr = None", "os.fork()"]
+    (folder / "moves.py").write_text("\n".join([*lines, "def score(hypothesis, references):", "    return 1.0"]))
+    indented = [f"    {line}" for line in lines]
+    (folder / "moves_later.py").write_text(
+        "\n".join(["def score(hypothesis, references):", *indented, "    return 1.0"])
+    )
+    streams = sys.stdout, sys.stderr
+    reward = on_words(from_path("moves:score" if when == "imported" else "moves_later:score"))
+    words = torch.tensor([[4, 5, 2]])
+    assert reward(Rollout(words, words.unsqueeze(1))).tolist() == [1.0]
+    assert (sys.stdout, sys.stderr) == streams
+    assert os.getcwd() == str(folder)
+    assert capsys.readouterr() == ("", "said\n")
+    assert os.waitpid(-1, 0)[1] == 0  # the process that it forked

@@ -131,9 +131,9 @@ def test_two_jobs_under_way_are_not_mixed_up_and_can_be_collected_twice(pool):
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("stuck", "took more than 0.5 s for sequence 2, 'ccc'; mend the function, or raise reward.seconds"),
+        ("stuck", "took more than 0.5 s for sequence 2, 'ccc'; fix the function, or raise reward.seconds"),
         ("stuck_batch",
-         "took more than 0.5 s for a batch of 5 sequences, the first 'a'; mend the function, or raise reward.seconds"),
+         "took more than 0.5 s for a batch of 5 sequences, the first 'a'; fix the function, or raise reward.seconds"),
         ("leaves", "ended its worker process with exit code 7 for sequence 2, 'ccc'"),
         ("fails", f"raised ZeroDivisionError for sequence 2, 'ccc': division by zero (pooled.py:{LINE})"),
     ],
@@ -141,7 +141,7 @@ def test_two_jobs_under_way_are_not_mixed_up_and_can_be_collected_twice(pool):
 def test_what_goes_wrong_is_named_and_leaves_no_process(pool, name, text):
     broken = pool(name, seconds=0.5)
     collect = broken.submit(ROWS)
-    (pid,) = [process.pid for process, _ in broken.workers]
+    (pid,) = [worker.process.pid for worker in broken.workers]
     with message(f"reward '{name}' {text}"):
         collect()
     assert not alive(pid)
@@ -150,7 +150,7 @@ def test_what_goes_wrong_is_named_and_leaves_no_process(pool, name, text):
 def test_sequences_are_counted_over_the_whole_batch(pool):
     rows = [*ROWS[:2] * 3, ROWS[2], ROWS[3]]
     with message(
-        "reward 'stuck' took more than 0.5 s for sequence 6, 'ccc'; mend the function, or raise reward.seconds"
+        "reward 'stuck' took more than 0.5 s for sequence 6, 'ccc'; fix the function, or raise reward.seconds"
     ):
         pool("stuck", workers=2, seconds=0.5).submit(rows)()
     with message(f"reward 'fails' raised ZeroDivisionError for sequence 6, 'ccc': division by zero (pooled.py:{LINE})"):
@@ -167,10 +167,10 @@ def test_after_an_error_a_pool_can_be_used_again(pool):
 def test_a_worker_that_was_killed_meanwhile_is_missed(pool):
     of_one = pool("length")
     of_one.submit(ROWS)()
-    ((process, _),) = of_one.workers
+    process = of_one.workers[0].process
     process.kill()
     process.join()
-    with message("reward 'length' lost a worker process between two batches"):
+    with message("reward 'length' ended its worker process with SIGKILL (as when memory runs out) between two batches"):
         of_one.submit(ROWS)
 
 

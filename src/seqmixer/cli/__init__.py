@@ -7,21 +7,25 @@ standard error.
 import signal
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
 
 from seqmixer import launch
 from seqmixer.cli import data, doctor, running, scoring, sweep, tables  # noqa: F401  (their commands enter the application)
 from seqmixer.cli.options import app, this_command
 from seqmixer.errors import Interrupted, Lost, SeqmixerError
 from seqmixer.memory import within_memory
+from seqmixer.workers import stop_handler
 
 __all__ = ["app", "main"]
 
 
 def main() -> None:
-    """Run a command. What the caller can mend is one line and exit code 2; a stopped run exits with 130."""
+    """Run a command. What the caller can fix is one line and exit code 2; a stopped one exits with 130."""
     warnings.showwarning = lambda message, *where: warn(message)
     try:
-        with within_memory():
+        with stoppable(), within_memory():
             app()
     except Interrupted as error:
         say(f"{error}; go on with: {this_command()}")
@@ -35,6 +39,26 @@ def main() -> None:
     except OSError as error:  # a full disk, a file where a folder is meant
         say(f"{error.filename or 'the output'} cannot be read or written: {error.strerror or error}")
         sys.exit(2)
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """Ctrl-C and SIGTERM end a command that does not handle them itself, wherever it is: `Interrupted`."""
+    stopped = False
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        nonlocal stopped
+        stopped = True
+        raise KeyboardInterrupt
+
+    with stop_handler(stop):
+        try:
+            yield
+        except BaseException as error:  # whatever an import makes of it; of KeyboardInterrupt, typer makes SystemExit
+            stopped |= isinstance(error, KeyboardInterrupt) or (isinstance(error, SystemExit) and error.code == 130)
+            if stopped and not isinstance(error, Interrupted):
+                raise Interrupted("stopped") from None
+            raise
 
 
 def say(line: str) -> None:

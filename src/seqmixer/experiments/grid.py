@@ -117,7 +117,7 @@ def run_job(job: Job, folder: Path, judge: Judge = nothing_more, workers: int = 
         run = train(job.config, folder, task=shared_task(job.config))
         scores = json.loads((run.folder / "scores.json").read_text())
         trained = time.perf_counter()
-        processes.stop_if_asked()  # in the last validation, which does not stop
+        processes.stop_if_requested()  # in the last validation, which does not stop
         result = {
             "task": job.task,
             "method": job.method,

@@ -10,11 +10,13 @@ the text: `source`, and any that came with it. One with a default may be missing
 
 import asyncio
 import inspect
+import reprlib
 import traceback
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from seqmixer.errors import RewardError
@@ -23,6 +25,9 @@ Row = Mapping[str, Any]  # what a function is given of one sentence: column -> v
 
 BATCHED = {"hypothesis": "hypotheses", "source": "sources"}  # what a batched function calls the columns
 TRL = {"hypothesis": "completions", "source": "prompts"}
+LONGEST = 500  # letters of a value or an error in a message
+SHORT = reprlib.Repr()
+SHORT.maxstring = SHORT.maxother = SHORT.maxlong = LONGEST
 TAKES = "(hypothesis, references, ...), (hypotheses, references, ...) for a batch, or (completions, ...) as in TRL"
 
 
@@ -102,10 +107,13 @@ def scores(scorer: Scorer, rows: Sequence[Row], first: int = 0) -> Iterator[floa
         values = (_of_one(scorer, rows, i, first) for i in range(len(rows)))
     for i, value in enumerate(values):
         try:
-            yield float(value)
-        except (TypeError, ValueError, OverflowError, RuntimeError) as error:  # torch's: for a tensor of many
-            what = f"{_line(value)} for sequence {first + i}, {rows[i]['hypothesis']!r}"
+            number = float(value)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # of the value's own __float__ too
+            what = f"{short(value)} for sequence {first + i}, {rows[i]['hypothesis']!r}"
             raise RewardError(f"reward {scorer.name!r} returned {what}; a reward is one finite number") from error
+        yield number
 
 
 def _of_one(scorer: Scorer, rows: Sequence[Row], i: int, first: int) -> Any:
@@ -133,13 +141,16 @@ def _of_batch(scorer: Scorer, rows: Sequence[Row]) -> list[Any]:
                 raise values
     one_each = "a batched reward gives one number per sequence"
     try:
-        values = list(values)
+        iterator = iter(values)
     except TypeError:
         kind = type(values).__name__
         raise RewardError(f"reward {scorer.name!r} returned a {kind} for {where}; {one_each}") from None
-    if len(values) != len(rows):
-        raise RewardError(f"reward {scorer.name!r} returned {len(values)} numbers for {where}; {one_each}")
-    return values
+    with _blaming(scorer, where):  # a generator runs now; it may have no end
+        found = list(islice(iterator, len(rows) + 1))
+    if len(found) != len(rows):
+        got = f"more than {len(rows)}" if len(found) > len(rows) else len(found)
+        raise RewardError(f"reward {scorer.name!r} returned {got} numbers for {where}; {one_each}")
+    return found
 
 
 def _called(scorer: Scorer, row: Row) -> Any:
@@ -150,8 +161,14 @@ def _called(scorer: Scorer, row: Row) -> Any:
 def _together(coroutines: Sequence[Awaitable[Any]]) -> list[Any]:
     """What each gives, or the exception that it raised."""
 
+    async def caught(coroutine: Awaitable[Any]) -> Any:
+        try:
+            return await coroutine
+        except BaseException as error:  # asyncio would let SystemExit end the program
+            return error
+
     async def gathered() -> list[Any]:
-        return await asyncio.gather(*coroutines, return_exceptions=True)
+        return await asyncio.gather(*map(caught, coroutines))
 
     with ThreadPoolExecutor(1) as thread:  # in this thread there may be a loop already, as in a notebook
         return thread.submit(asyncio.run, gathered()).result()
@@ -161,8 +178,10 @@ def _together(coroutines: Sequence[Awaitable[Any]]) -> list[Any]:
 def _blaming(scorer: Scorer, where: str) -> Iterator[None]:
     try:
         yield
-    except (Exception, SystemExit) as error:
-        what = f"{type(error).__name__} for {where}: {_line(error)} ({_place(error, scorer.function)})"
+    except KeyboardInterrupt:  # most likely the user's
+        raise
+    except BaseException as error:
+        what = f"{type(error).__name__} for {where}: {short(error)} ({_place(error, scorer.function)})"
         raise RewardError(f"reward {scorer.name!r} raised {what}") from error
 
 
@@ -175,6 +194,9 @@ def _place(error: BaseException, function: Callable[..., Any]) -> str:
     return f"{frame.filename}:{frame.lineno}"
 
 
-def _line(value: object) -> str:
-    """On one line, as error messages are."""
-    return " ".join((str(value) if isinstance(value, BaseException) else repr(value)).split())
+def short(value: object) -> str:
+    """On one line of a bounded length, as error messages are."""
+    try:
+        return " ".join((str(value)[:LONGEST] if isinstance(value, BaseException) else SHORT.repr(value)).split())
+    except Exception:  # of an error's own __str__
+        return "what cannot be shown"

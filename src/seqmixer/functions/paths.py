@@ -3,12 +3,14 @@
 import importlib
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from types import ModuleType
 from typing import Any
 
 from seqmixer.errors import ConfigError
+from seqmixer.functions.kinds import short
 
 
 def is_path(name: str) -> bool:
@@ -43,16 +45,37 @@ def from_path(path: str) -> Callable[..., Any]:
 
 
 def _import(name: str, path: str) -> ModuleType:
-    """Import as `python -m` would: the current folder first."""
+    """Import as `python -m` would, with the current folder first. It stays, for what the module imports when called."""
     folder = os.getcwd()
-    sys.path.insert(0, folder)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
     importlib.invalidate_caches()  # the user may have written the file a moment ago
     try:
-        return importlib.import_module(name)
-    except (Exception, SystemExit) as error:
+        with undisturbed():
+            return importlib.import_module(name)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         if isinstance(error, ModuleNotFoundError) and f"{name}.".startswith(f"{error.name}."):
             where = f"neither in {folder} nor among the installed packages"
             raise ConfigError(f"reward {path!r}: there is no module {name!r}, {where}.") from None
-        raise ConfigError(f"reward {path!r}: importing {name!r} raised {type(error).__name__}: {error}") from error
+        raise ConfigError(
+            f"reward {path!r}: importing {name!r} raised {type(error).__name__}: {short(error)}"
+        ) from error
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Run a user's code in this process, and restore what belongs to the program: its folder and standard streams.
+
+    What the code prints goes to standard error. A process that it forks without end ends here.
+    """
+    process, folder, output, errors = os.getpid(), os.getcwd(), sys.stdout, sys.stderr
+    sys.stdout = sys.stderr
+    try:
+        yield
     finally:
-        sys.path.remove(folder)
+        if os.getpid() != process:
+            os._exit(0)
+        os.chdir(folder)
+        sys.stdout, sys.stderr = output, errors

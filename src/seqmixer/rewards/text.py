@@ -4,13 +4,14 @@ These leave the device and look at each sentence; the built-in rewards do neithe
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from seqmixer.errors import RewardError
-from seqmixer.functions import Pool, Row, Scorer, read, scores
+from seqmixer.functions import Pool, Row, Scorer, read, scores, undisturbed
 from seqmixer.rewards import ngrams
 from seqmixer.rewards.starting import Pending, Startable
 from seqmixer.types import Rollout
@@ -88,7 +89,12 @@ def _run(scorer: Scorer, workers: int, seconds: float | None) -> Run:
     """In this process the function is called when its scores are collected, while the device is at work."""
     if workers or seconds is not None:
         return Pool(scorer, max(workers, 1), seconds).submit
-    return lambda rows: lambda: list(scores(scorer, rows))
+
+    def collect(rows: Sequence[Row]) -> list[float]:
+        with undisturbed():
+            return list(scores(scorer, rows))
+
+    return lambda rows: partial(collect, rows)
 
 
 def _started(run: Run, scorer: Scorer, available: Sequence[Mapping[str, Any]], rollout: Rollout) -> Pending:

@@ -6,7 +6,7 @@ from pathlib import Path
 from types import FrameType
 
 from seqmixer.errors import Interrupted
-from seqmixer.workers import heard_by
+from seqmixer.workers import stop_handler
 
 
 class Interrupt:
@@ -28,5 +28,5 @@ class Interrupt:
 def interruptible() -> Iterator[Interrupt]:
     """Between `with` and its end, signals go to an `Interrupt`."""
     interrupt = Interrupt()
-    with heard_by(interrupt.ask):
+    with stop_handler(interrupt.ask):
         yield interrupt

@@ -58,7 +58,7 @@ def run_search(search: Search, workers: int, report: Report, objective: Objectiv
 def run_all(search: Search, workers: int, objective: Objective) -> Iterator[Outcome]:
     """The outcomes of this process's trials, as they come."""
     if workers == 1:
-        with processes.heard_by(signal.default_int_handler):
+        with processes.stop_handler(signal.default_int_handler):
             while (outcome := run_next(search, objective)) is not None:
                 yield outcome
         return
