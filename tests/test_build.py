@@ -40,7 +40,9 @@ def test_a_run_is_paid_and_reported_in_any_metric(tmp_path, name):
     run = train(config(tmp_path / "data", reward=name, metric=name), tmp_path)
     events = [json.loads(line) for line in (run.folder / "log.jsonl").read_text().splitlines()]
     assert (len(events), len(events[-1]["valid"])) == (2, 2)
-    assert 0 <= events[-1]["train"]["reward"] <= 1
+    assert 0 <= events[-1]["train"]["reward"] <= 1  # the score's scale is another
+    best = max(event["valid"][name] for event in events)
+    assert run.evaluate("valid").score == pytest.approx(best, rel=1e-5)
     assert (run.folder / "cider.safetensors").exists() == (name == "cider")
 
 

@@ -19,6 +19,11 @@ def overlap(hypothesis: str, references: list[str]) -> float:
     written, wanted = set(hypothesis.split()), set(references[0].split())
     return len(written & wanted) / len(wanted)
 
+def kept(hypothesis, references):
+    with open("rewards.txt", "a") as file:
+        print(overlap(hypothesis, references), file=file)
+    return overlap(hypothesis, references)
+
 def broken(hypothesis, references):
     return float("nan")
 
@@ -115,10 +120,12 @@ def test_generate_reads_standard_input(config, run):
 
 
 def test_a_function_of_strings_is_a_reward(run, config):
-    code, _, err = run("train", config, *TINY, "--set", "reward.name=own:overlap")
+    code, _, err = run("train", config, *TINY, "--set", "reward.name=own:kept")
     assert code == 0, err
     events = [json.loads(line) for line in (config.parent / "runs/mine/log.jsonl").read_text().splitlines()]
-    assert 0 <= events[-1]["train"]["reward"] <= 1
+    assert "s = 0" in events[-1]["stage"]
+    of_last_epoch = [float(line) for line in (config.parent / "rewards.txt").read_text().splitlines()][-8:]
+    assert events[-1]["train"]["reward"] == pytest.approx(sum(of_last_epoch) / 8)
 
 
 @pytest.mark.parametrize(

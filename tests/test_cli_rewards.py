@@ -60,7 +60,7 @@ async def judge(hypothesis, references, source):
     return len(source) / 100
 
 def trl(prompts, completions, **columns):
-    return [len(completion) / 100 for completion in completions]
+    return [len(prompt) / 100 for prompt in prompts]
 
 def moves(hypothesis, references):
     from sibling import WORTH
@@ -151,18 +151,19 @@ def test_a_reward_that_misbehaves_is_one_line_and_exit_code_2(train, folder, mon
 
 
 @pytest.mark.parametrize(
-    "settings",
+    ("settings", "reward"),
     [
-        ["reward.name=mine:sleeps", "reward.workers=2", "reward.seconds=20"],
-        ["reward.name=mine:judge"],
-        ["reward.name=mine:trl", "reward.workers=1"],
+        (["reward.name=mine:sleeps", "reward.workers=2", "reward.seconds=20"], 0.5),
+        (["reward.name=mine:judge"], sum(map(len, SOURCES)) / 800),
+        (["reward.name=mine:trl", "reward.workers=1"], sum(map(len, SOURCES)) / 800),
     ],
 )
-def test_every_kind_of_function_trains(train, folder, settings):
-    code, err = train(*settings)
+def test_every_kind_of_function_trains(train, folder, settings, reward):
+    code, err = train(*settings, "algorithm.whole=true", "training.epochs=3")
     assert code == 0, err
     last = json.loads((folder / "runs/mine/log.jsonl").read_text().splitlines()[-1])
-    assert 0 <= last["train"]["reward"] <= 0.5
+    assert "s = 0" in last["stage"]  # every sentence is rewarded
+    assert last["train"]["reward"] == pytest.approx(reward)
     assert last["seconds"]["reward"] > 0
 
 

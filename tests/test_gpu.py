@@ -7,7 +7,7 @@ from seqmixer.algorithms import LinearBaseline, Mixer
 from seqmixer.config import TrainingConfig
 from seqmixer.data import in_order, toy
 from seqmixer.decoding import beam_search, free, generate, greedy, score
-from seqmixer.evaluation import evaluate
+from seqmixer.evaluation import evaluate, perplexity
 from seqmixer.models import AttentiveEncoder, LSTMCell, Recurrent, initialise
 from seqmixer.rewards import (
     BLEU,
@@ -69,7 +69,10 @@ def test_mixer_trains_and_resumes(tmp_path):
     events = epochs(read_log(tmp_path))
     assert [event["epoch"] for event in events] == [1, 2, 3, 4, 5]
     assert events[-1]["train"]["reward"] > 0
-    assert 0 <= evaluate(run.model, task, task.test, BLEU).score <= 100
+    best = max(events, key=lambda event: (event["valid"]["bleu"], -event["valid"]["perplexity"]))["valid"]
+    assert evaluate(run.model, task, task.valid, BLEU).score == pytest.approx(best["bleu"], abs=0.01)
+    assert perplexity(run.model, task, task.valid) == pytest.approx(best["perplexity"], rel=1e-3)
+    assert best["perplexity"] < 0.5 * len(task.target_vocab)  # that of a model that knows nothing
 
 
 def test_the_kl_term_and_skipped_batches_are_part_of_the_captured_step(tmp_path):

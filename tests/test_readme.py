@@ -54,7 +54,7 @@ def test_own_text_and_own_reward_train_from_python(folder, capsys):
     (block,) = [block for block in blocks("python") if "Training(" in block]
     (folder / "block.py").write_text(block)
     runpy.run_path(str(folder / "block.py"))
-    assert 0 <= float(capsys.readouterr().out) <= 100
+    assert float(capsys.readouterr().out) > 40  # BLEU; 80 where it was written, and less than 1 untrained
 
 
 def test_the_map_of_the_code_names_every_module():

@@ -118,13 +118,13 @@ def test_the_target_is_always_the_reference():
 
 def test_the_target_after_eos_is_not_trained():
     model = translator()
-    logits = model.logits
+    logits = model.scores
     pad = (TARGET == PAD).unsqueeze(-1)
 
     torch.manual_seed(3)
     expected = Dad([0.5])(model, BATCH, 0)
     before = gradients(model, expected)
-    model.logits = lambda h: logits(h) + 50 * pad * torch.arange(V).remainder(3) if h.dim() == 3 else logits(h)
+    model.scores = lambda h: logits(h) + 50 * pad * torch.arange(V).remainder(3) if h.dim() == 3 else logits(h)
     torch.manual_seed(3)
     with plain():
         disturbed = Dad([0.5])(model, BATCH, 0)

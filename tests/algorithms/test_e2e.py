@@ -29,10 +29,10 @@ def gradients(model, loss):
 
 def margin(model, loss_of, k):
     """The least distance, over all steps, between the k-th and the next score: how far the k best are from a tie."""
-    plain, seen = model.logits, []
-    model.logits = lambda h: seen.append(plain(h)) or seen[-1]
+    plain, seen = model.scores, []
+    model.scores = lambda h: seen.append(plain(h)) or seen[-1]
     loss_of(model)
-    model.logits = plain
+    model.scores = plain
     best = torch.stack(seen).sort(-1, descending=True).values
     return (best[..., k - 1] - best[..., k]).min().item()
 

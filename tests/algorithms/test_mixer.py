@@ -123,11 +123,11 @@ def test_the_word_after_the_first_s_is_drawn_from_the_model():
 
 def recorded(model, algorithm):
     """The loss, the h it was made of, and the o: of the words written, and with overlap of the target too."""
-    logits, seen = model.logits, []
-    model.logits = lambda h: seen.append((h, logits(h))) or seen[-1][1]
+    logits, seen = model.scores, []
+    model.scores = lambda h: seen.append((h, logits(h))) or seen[-1][1]
     with plain():
         loss = algorithm(model, BATCH, 0)
-    model.logits = logits
+    model.scores = logits
     return loss, seen[0][0], [o for _, o in seen]
 
 
@@ -270,13 +270,13 @@ def test_a_sentence_that_ended_among_the_given_words_is_not_paid(s):
 def test_what_the_model_says_after_eos_is_neither_paid_nor_trained():
     model, baseline = translator(), random(LinearBaseline(H))
     mixer = Mixer(lambda rollout: R, baseline, T, [2], generate=writing(SPLIT))
-    logits, unrolled = model.logits, model.unroll
+    logits, unrolled = model.scores, model.unroll
     after = (SPLIT == PAD).unsqueeze(-1)
 
     expected = mixer(model, BATCH, 0)
     before = gradients(expected, model, baseline)
     model.unroll = lambda words, context: unrolled(words, context) * (1 + 7 * after)
-    model.logits = lambda h: logits(h) + 50 * after * torch.arange(V).remainder(3)
+    model.scores = lambda h: logits(h) + 50 * after * torch.arange(V).remainder(3)
     with plain():
         disturbed = mixer(model, BATCH, 0)
 

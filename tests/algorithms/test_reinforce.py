@@ -78,11 +78,11 @@ def test_the_estimator_is_unbiased_over_every_sentence(cell, which):
 
 def recorded(model, algorithm, batch=BATCH):
     """The loss, and the h and o it was made of."""
-    logits, seen = model.logits, []
-    model.logits = lambda h: seen.append((h, logits(h))) or seen[-1][1]
+    logits, seen = model.scores, []
+    model.scores = lambda h: seen.append((h, logits(h))) or seen[-1][1]
     with plain():
         loss = algorithm(model, batch, 0)
-    model.logits = logits
+    model.scores = logits
     ((h, o),) = seen
     return loss, h, o
 
@@ -188,13 +188,13 @@ def test_what_the_model_says_after_eos_is_neither_paid_nor_trained():
     model, baseline = translator(), random(LinearBaseline(H))
     algorithm = Reinforce(lambda rollout: R, baseline, writing(WRITTEN))
     parameters = [*model.parameters(), *baseline.parameters()]
-    logits, unrolled = model.logits, model.unroll
+    logits, unrolled = model.scores, model.unroll
     after = (WRITTEN == PAD).unsqueeze(-1)
 
     expected = algorithm(model, BATCH, 0)
     before = torch.autograd.grad(expected.value, parameters)
     model.unroll = lambda words, context: unrolled(words, context) * (1 + 7 * after)
-    model.logits = lambda h: logits(h) + 50 * after * torch.arange(V).remainder(3)
+    model.scores = lambda h: logits(h) + 50 * after * torch.arange(V).remainder(3)
     with plain():
         disturbed = algorithm(model, BATCH, 0)
 

@@ -53,9 +53,9 @@ def test_what_the_model_says_after_eos_is_not_trained():
     expected = Xent()(model, BATCH, 0)
     before = gradients(model, expected)
 
-    logits = model.logits
+    logits = model.scores
     noise = 100 * torch.randn(3, T, V, dtype=torch.double) * (TARGET == PAD).unsqueeze(-1)
-    model.logits = lambda h: logits(h) * (1 + noise) + noise
+    model.scores = lambda h: logits(h) * (1 + noise) + noise
     with plain():
         disturbed = Xent()(model, BATCH, 0)
 
@@ -66,8 +66,8 @@ def test_what_the_model_says_after_eos_is_not_trained():
 
 def test_the_gradient_at_each_step_is_prediction_minus_target():
     model, seen = translator(), []
-    logits = model.logits
-    model.logits = lambda h: seen.append(logits(h)) or seen[-1]
+    logits = model.scores
+    model.scores = lambda h: seen.append(logits(h)) or seen[-1]
     with plain():
         loss = Xent()(model, BATCH, 0)
     (gradient,) = torch.autograd.grad(loss.value, seen)
