@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -46,6 +47,7 @@ def train(
     torchrun --nproc-per-node=2 -m seqmixer train configs/toy/translation.toml
     """
     from seqmixer.config import Config
+    from seqmixer.evaluation import read_scores
     from seqmixer.identity import require_own_code
     from seqmixer.ranks import first, leave
     from seqmixer.runs import train as train_run
@@ -58,9 +60,9 @@ def train(
     leave()
     if not speaks:
         return
-    scores = json.loads((run.folder / "scores.json").read_text())
-    line = f"{run.folder}  {scores['metric']} {scores['test']:.2f} (test)  {scores['valid']:.2f} (valid)"
-    show(scores | {"run": str(run.folder)}, f"{line}\n{scores['signature']}", as_json)
+    scores = read_scores(run.folder)
+    line = f"{run.folder}  {scores.metric} {scores.test:.2f} (test)  {scores.valid:.2f} (valid)"
+    show(asdict(scores) | {"run": str(run.folder)}, f"{line}\n{scores.signature}", as_json)
 
 
 @app.command()

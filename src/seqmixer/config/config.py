@@ -1,6 +1,5 @@
 """A run is a TOML file. `Config.load` reads it, refuses what it does not know and names the nearest setting it does."""
 
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -8,7 +7,7 @@ from typing import Any, Self
 import tomli_w
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from seqmixer import settings
+from seqmixer import files, settings
 from seqmixer.config.sections import (
     TOYS,
     AlgorithmConfig,
@@ -67,12 +66,9 @@ class Config(Section):
         """Read a TOML file; `overrides` are settings such as "model.hidden=512"."""
         if path.is_dir():
             raise ConfigError(f"{path}: a folder, not a config; name a TOML file, such as {path / 'config.toml'}")
-        if not path.is_file():
+        if not path.exists():
             raise ConfigError(f"{path}: no such file; configs end in .toml")
-        try:
-            values = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-        except ValueError as error:
-            raise ConfigError(f"{path}: not TOML: {error}") from None
+        values = files.read_toml(path)
         for override in overrides:
             assign(values, override)
         return cls.parse(values, str(path))

@@ -1,6 +1,7 @@
 """What every reader of data returns: three splits of encoded sentences and the vocabularies that encoded them."""
 
 import hashlib
+import json
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,8 @@ from torch import Tensor
 
 from seqmixer.data.vocab import Vocabulary
 from seqmixer.types import EOS, UNK, Meta
+
+TEXT = "text-"  # what a fingerprint is of
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,18 @@ class Split:
 
     @cached_property
     def fingerprint(self) -> str:
-        """The same for the same sentences in the same order, and for no others."""
+        """The same for the same text (or features) in the same order, and for no other, known words or not."""
+        digest = hashlib.sha256()
+        if isinstance(self.sources, Tensor):
+            digest.update(self.sources.contiguous().numpy().tobytes())
+        for meta in self.meta:
+            source = None if isinstance(self.sources, Tensor) else str(meta["source"])
+            digest.update(json.dumps([source, meta["references"]]).encode())
+        return f"{TEXT}{digest.hexdigest()[:16]}"
+
+    @cached_property
+    def ids_fingerprint(self) -> str:
+        """The fingerprint of seqmixer 0.1, which did not see a change of an unknown word."""
         digest = hashlib.sha256()
         if isinstance(self.sources, Tensor):
             digest.update(self.sources.contiguous().numpy().tobytes())

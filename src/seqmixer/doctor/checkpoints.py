@@ -1,6 +1,5 @@
 """What a run folder holds: whole or damaged checkpoints, how far the run is, and the command to go on with."""
 
-import json
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -122,7 +121,9 @@ def standing(
     if best is not None and best["epoch"]:
         where += f"; the best model is of epoch {best['epoch']}, {subject.config.evaluation.metric} {best['score']:.2f}"
     if best is not None and best["epoch"] < position["best_epoch"]:
-        yield Finding("problem", checkpoint.lost(folder / "best", best, position["best_epoch"]), advice="put it back")
+        yield Finding(
+            "problem", checkpoint.lost(folder / "best", best["epoch"], position["best_epoch"]), advice="put it back"
+        )
     if over:
         use = shlex.join(["seqmixer", "evaluate", str(folder)])
         yield Finding("ok", f"finished: {where}; score it with: {use}")
@@ -138,4 +139,4 @@ def planned(config: Config, length: int | None) -> int | None:
 def state(folder: Path, places: Places) -> dict[str, Any] | None:
     """The state of the newest whole checkpoint."""
     whole = [name for name, wrong in places.items() if wrong is None]
-    return json.loads((folder.parent / whole[0] / checkpoint.STATE).read_text()) if whole else None
+    return checkpoint.read_state(folder.parent / whole[0]) if whole else None

@@ -1,13 +1,14 @@
 """grid.json to the numbers of a table: tasks x methods, mean and deviation over seeds, gains over XENT (Fig. 5)."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
+from seqmixer import files
 from seqmixer.errors import RunError
+from seqmixer.evaluation import read_scores
 
 LABELS = {
     "base": "base",
@@ -101,7 +102,7 @@ def read_grid(folder: Path) -> Grid:
     if not path.is_file():
         raise RunError(f"{folder}: not a grid folder (no grid.json)")
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = files.read_json(path, dict[str, Any])
         results = [read_result(folder, entry) for entry in values["results"]]
         grid = Grid(
             values["tasks"],
@@ -114,10 +115,10 @@ def read_grid(folder: Path) -> Grid:
             results={(r.task, r.method): by_seed(results, r.task, r.method) for r in results},
             metrics={r.task: read_metric(r.folder) for r in results},
         )
-    except json.JSONDecodeError as error:
-        raise RunError(f"{path}:{error.lineno}: not JSON; the grid is damaged") from None
     except KeyError as error:
         raise RunError(f"{path}: {error} is missing; the grid is damaged") from None
+    except (TypeError, AttributeError, ValueError) as error:
+        raise RunError(f"{path}: {error}; the grid is damaged") from None
     require_complete(grid, path)
     return grid
 
@@ -139,7 +140,7 @@ def read_metric(run: Path) -> str:
     path = run / "scores.json"
     if not path.is_file():
         raise RunError(f"{path}: no such file, though grid.json names the run")
-    return json.loads(path.read_text(encoding="utf-8"))["metric"]
+    return read_scores(run).metric
 
 
 def by_seed(results: Sequence[Result], task: str, method: str) -> list[Result]:
