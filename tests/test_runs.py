@@ -112,8 +112,8 @@ def test_a_run_under_way_needs_no_more_of_the_run_it_started_from(tmp_path):
 
 def test_a_run_may_name_its_start_in_other_words_but_not_another_start(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for name in ("run", "other"):
-        train(config(tmp_path, name=name), tmp_path)
+    for seed, name in enumerate(("run", "other")):
+        train(config(tmp_path, name=name, seed=seed), tmp_path)
     train(config(tmp_path, name="next", training__start="run"), tmp_path)
     for same in ("./run/", str(tmp_path / "run")):
         train(config(tmp_path, name="next", training__start=same), tmp_path)
@@ -133,7 +133,7 @@ def test_a_run_without_its_checkpoint_is_not_begun_again(tmp_path):
     best = (tmp_path / "run/best/tensors.safetensors").read_bytes()
     for path in tmp_path.glob("run/last*"):
         shutil.rmtree(path)
-    message = f"{tmp_path / 'run'} has a log of 2 epochs, but no checkpoint (last) to go on from; put that back, or"
+    message = f"{tmp_path / 'run'} has 2 epochs behind it, but no checkpoint (last) that can be used; put that back, or"
     with pytest.raises(RunError, match=f"^{re.escape(message)}"):
         train(config(tmp_path), tmp_path)
     assert (tmp_path / "run/best/tensors.safetensors").read_bytes() == best

@@ -19,6 +19,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from seqmixer.errors import ConfigError, RunError, SeqmixerError
+from seqmixer.memory import ran_out
 
 SMALL, LARGE = 2**20, 2**28  # bytes: the most that a TOML file and a JSON file may have
 DEPTH = 32  # levels of tables in TOML; the parser of JSON has a limit of its own
@@ -166,6 +167,25 @@ def flush_folder(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+@contextmanager
+def foreign(path: str, what: str) -> Iterator[None]:
+    """Let another library read a folder of files that it writes; whatever it says of them becomes one line.
+
+    Their JSON is read here first: the library's own parser may have no limits.
+    """
+    for file in sorted(Path(path).glob("*.json")):
+        read_json(file, error=ConfigError)
+    try:
+        yield
+    except SeqmixerError:
+        raise
+    except Exception as error:
+        if ran_out(error):
+            raise
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        raise ConfigError(f"{what}: {lines[0]}") from error
 
 
 def sha256(path: Path) -> str:

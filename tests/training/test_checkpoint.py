@@ -169,6 +169,6 @@ def test_an_optimiser_gets_its_memory_back(kind):
     first = kind([parts], lr=0.1)
     trained(2, first, parts)
     second = kind([parts], lr=0.1)
-    checkpoint.load_optimizer(second, checkpoint.optimizer_tensors(first))
+    checkpoint.load_optimizer(second, checkpoint.optimizer_tensors(first), "here")
     trained(2, second, parts)
     assert torch.equal(whole, parts)

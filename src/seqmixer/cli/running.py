@@ -20,6 +20,7 @@ from seqmixer.cli.options import (
     Trust,
     app,
     finite,
+    put,
     require_beam,
     seed_option,
     show,
@@ -143,9 +144,9 @@ def generate(
         if as_json:
             pairs = zip(written.hypotheses, written.log_probs, strict=True)
             found = [{"text": text, "log_prob": round(log_prob, 4)} for text, log_prob in pairs]
-            print(json.dumps({"source": written.source, "hypotheses": found}, ensure_ascii=False), flush=True)
+            put(json.dumps({"source": written.source, "hypotheses": found}, ensure_ascii=False))
         else:
-            print(written.hypotheses[0], flush=True)
+            put(written.hypotheses[0])
 
 
 @app.command()
@@ -173,10 +174,10 @@ def compare(
     require_beam(beam, length_penalty)
     comparison = compare_runs([load(run) for run in runs], split, beam, length_penalty)
     if as_json:
-        print(json.dumps({"signature": comparison.signature, "runs": as_rows(comparison)}))
+        put(json.dumps({"signature": comparison.signature, "runs": as_rows(comparison)}))
     else:
         show_table(as_table(comparison))
-        print(comparison.signature)
+        put(comparison.signature)
 
 
 @app.command()
@@ -184,7 +185,7 @@ def settings() -> None:
     """List every setting with its default and what it means."""
     from seqmixer.config import documentation
 
-    print(documentation())
+    put(documentation())
 
 
 def lines(path: Path | None) -> Iterator[str]:

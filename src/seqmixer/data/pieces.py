@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from seqmixer.data.text import Vocabs
 from seqmixer.data.vocab import SPECIALS, Vocabulary, spoken
 from seqmixer.errors import ConfigError, missing_extra
+from seqmixer.files import foreign
 from seqmixer.types import BOS, EOS, PAD, UNK
 
 if TYPE_CHECKING:
@@ -128,11 +129,8 @@ def read_tokenizer(path: str) -> "PreTrainedTokenizerBase":
         from transformers import AutoTokenizer
     except ImportError:
         raise missing_extra("a tokenizer of Hugging Face needs transformers", "hf") from None
-    try:
+    with foreign(path, f"model.path = {path!r} has no tokenizer that can be loaded"):
         return AutoTokenizer.from_pretrained(path, trust_remote_code=False)
-    except (OSError, ValueError, KeyError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise ConfigError(f"model.path = {path!r} has no tokenizer that can be loaded: {reason}") from error
 
 
 def token_ids(tokenizer: "PreTrainedTokenizerBase", path: str) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ from seqmixer.algorithms import Algorithm
 from seqmixer.build import Dimensions, Model, build_algorithm, build_model, build_reward
 from seqmixer.config import Config
 from seqmixer.data import Task
-from seqmixer.doctor.checkpoints import Subject, examine_checkpoints, inspected, planned, state
+from seqmixer.doctor.checkpoints import Subject, examine_checkpoints, planned, position_of
 from seqmixer.doctor.cost import Plan, examine_cost
 from seqmixer.doctor.data import examine_data
 from seqmixer.doctor.environment import examine_environment
@@ -23,7 +23,7 @@ from seqmixer.errors import ConfigError, SeqmixerError
 from seqmixer.identity import is_run, python_code, read_config
 from seqmixer.memory import within_memory
 from seqmixer.runs import load, located, start_from
-from seqmixer.training import checkpoint, device
+from seqmixer.training import Position, checkpoint, device
 from seqmixer.types import Reward
 
 BEST = "the best model of"  # a run
@@ -92,8 +92,8 @@ def measured(subject: Subject, task: Task) -> list[Section]:
     flights = []
     if any(stage.sampled for stage in stages):
         flights = [examine_preflight(model, origin, task, reward, findings, stages[0].sampled)]
-    position = state(subject.folder / "last", inspected(subject.folder / "last")) or {"epoch": 0}
-    plan = Plan(subject.folder, epochs, min(position["epoch"], epochs), [stage.label for stage in stages])
+    position = position_of(subject.folder) or Position()
+    plan = Plan(subject.folder, epochs, min(position.epoch, epochs), [stage.label for stage in stages])
     return [cost(config, task, model, algorithm, plan), *flights]
 
 
