@@ -146,7 +146,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 def beside(path: Path) -> Path:
     """Where a file is written before it takes its name: two processes may write the same one."""
-    return path.with_name(f".{path.name}.{os.getpid()}.new")
+    return path.with_name(f".{os.getpid()}.new.{path.name}")  # numpy asks for its suffix
 
 
 def flush(path: Path) -> None:

@@ -10,7 +10,7 @@ import os
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -18,7 +18,7 @@ from safetensors import SafetensorError
 
 from seqmixer import files, pretrained, ranks
 from seqmixer.config import Config
-from seqmixer.data import TEXT, Split
+from seqmixer.data import Split
 from seqmixer.errors import ConfigError, RunError
 from seqmixer.functions import is_path
 from seqmixer.rewards import parse
@@ -151,7 +151,8 @@ class Description:
     """What task.json has."""
 
     dimensions: dict[str, int | None]  # of the model
-    fingerprints: dict[str, str]  # of the data by split
+    text: dict[str, str] = field(default_factory=dict)  # fingerprints of the data by split
+    fingerprints: dict[str, str] = field(default_factory=dict)  # of its ids, in a run of seqmixer 0.1
 
 
 def read_task(folder: Path) -> Description:
@@ -159,7 +160,7 @@ def read_task(folder: Path) -> Description:
         found: Description = files.read_json(folder / "task.json", Description)
     except RunError:
         raise damaged(folder) from None
-    if not found.fingerprints.keys() >= set(SPLITS):
+    if not (found.text or found.fingerprints).keys() >= set(SPLITS):
         raise damaged(folder)
     return found
 
@@ -213,10 +214,7 @@ def require_same_data(folder: Path, splits: Mapping[str, Split]) -> None:
 
 
 def changed_splits(folder: Path, splits: Mapping[str, Split]) -> list[str]:
-    before = read_task(folder).fingerprints
-    return [name for name, split in splits.items() if before[name] != fingerprint(split, before[name])]
-
-
-def fingerprint(split: Split, before: str) -> str:
-    """As the run has it: that of a run of seqmixer 0.1 is of the ids."""
-    return split.fingerprint if before.startswith(TEXT) else split.ids_fingerprint
+    before = read_task(folder)
+    if before.text:
+        return [name for name, split in splits.items() if before.text[name] != split.fingerprint]
+    return [name for name, split in splits.items() if before.fingerprints[name] != split.ids_fingerprint]

@@ -82,11 +82,7 @@ def require_whole(run: Path) -> None:
 
 
 def read_tied(folder: Path) -> list[str]:
-    path = folder / TIED
-    try:
-        tied: list[str] = files.read_json(path, list[str])
-    except RunError:
-        raise RunError(f"{path} is missing or damaged; this is no complete run folder") from None
+    tied: list[str] = files.read_json(folder / TIED, list[str])
     return tied
 
 

@@ -240,8 +240,8 @@ def write_identity(folder: Path, config: Config, task: Task, dimensions: Dimensi
     files.write(folder / "config.toml", config.toml())
     if (folder / MANIFEST).exists():
         return
-    fingerprints = {name: split.fingerprint for name, split in task.splits.items()}
-    description = {"dimensions": asdict(dimensions), "fingerprints": fingerprints}
+    text = {name: split.fingerprint for name, split in task.splits.items()}
+    description = {"dimensions": asdict(dimensions), "text": text}
     files.write(folder / "task.json", json.dumps(description, indent=1))
     if not config.model.path:  # else the tokenizer has them
         if task.source_vocab:

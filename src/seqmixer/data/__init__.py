@@ -7,12 +7,11 @@ from seqmixer.data.columns import read_columns
 from seqmixer.data.cropping import coverage, length_covering
 from seqmixer.data.pieces import Pieces, read_tokenizer, token_ids, tokenizer_vocabs
 from seqmixer.data.table import Table
-from seqmixer.data.task import TEXT, Split, Task
+from seqmixer.data.task import Split, Task
 from seqmixer.data.text import Pairs, Vocabs, build_vocabs, encode_split, read_lines, read_pairs, recoded, text_task
 from seqmixer.data.vocab import Vocab, VocabLimits, Vocabulary
 
 __all__ = [
-    "TEXT",
     "Captioned",
     "Pairs",
     "Pieces",

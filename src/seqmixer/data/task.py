@@ -12,8 +12,6 @@ from torch import Tensor
 from seqmixer.data.vocab import Vocabulary
 from seqmixer.types import EOS, UNK, Meta
 
-TEXT = "text-"  # what a fingerprint is of
-
 
 @dataclass(frozen=True)
 class Split:
@@ -28,14 +26,13 @@ class Split:
 
     @cached_property
     def fingerprint(self) -> str:
-        """The same for the same text (or features) in the same order, and for no other, known words or not."""
+        """The same for the same text, references and features in the same order, and for no others."""
         digest = hashlib.sha256()
+        for meta in self.meta:
+            digest.update(json.dumps([meta["source"], meta["references"]], ensure_ascii=False).encode("utf-8"))
         if isinstance(self.sources, Tensor):
             digest.update(self.sources.contiguous().numpy().tobytes())
-        for meta in self.meta:
-            source = None if isinstance(self.sources, Tensor) else str(meta["source"])
-            digest.update(json.dumps([source, meta["references"]]).encode())
-        return f"{TEXT}{digest.hexdigest()[:16]}"
+        return digest.hexdigest()[:16]
 
     @cached_property
     def ids_fingerprint(self) -> str:
