@@ -224,7 +224,7 @@ def test_a_run_folder_that_lacks_something_is_named(small, lines):
         train(settings, progress=Stopping(after=1))
 
     def says():
-        with pytest.raises(RunError) as caught:
+        with pytest.raises((RunError, ConfigError)) as caught:
             train(settings)
         return str(caught.value)
 
