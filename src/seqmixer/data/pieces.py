@@ -130,7 +130,10 @@ def read_tokenizer(path: str) -> "PreTrainedTokenizerBase":
     except ImportError:
         raise missing_extra("a tokenizer of Hugging Face needs transformers", "hf") from None
     with foreign(path, f"model.path = {path!r} has no tokenizer that can be loaded"):
-        return AutoTokenizer.from_pretrained(path, trust_remote_code=False)
+        tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
+        for limit in (None, 8):
+            tokenizer.decode(source_tokens(tokenizer, ["a"], limit)[0])  # some errors come only in use
+    return tokenizer
 
 
 def token_ids(tokenizer: "PreTrainedTokenizerBase", path: str) -> tuple[int, ...]:
