@@ -346,3 +346,15 @@ def test_folders_that_only_have_such_names_make_no_run_folder(evil, tmp_path):
     (tmp_path / "best/state.json").touch()
     with pytest.raises(ConfigError):
         require_own_code(tmp_path / "own.toml", read_config(evil), trust=False)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["best.1/state.json", "last.1/tensors.safetensors", "last.new/x", "manifest.json", "log.jsonl", "pretrained/x"],
+)
+def test_anything_of_a_run_makes_a_run_folder(evil, tmp_path, name):
+    folder = tmp_path / "sent"
+    (folder / name).parent.mkdir(parents=True)
+    (folder / name).touch()
+    with pytest.raises(ConfigError, match=r"lies in a run folder and has the Python function 'evil:reward'"):
+        require_own_code(folder / "config.toml", read_config(evil), trust=False)

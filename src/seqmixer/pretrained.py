@@ -115,8 +115,9 @@ def export(config: ModelConfig, run: Path) -> None:
 
     The folder is replaced as a whole: after a death it is the one before or the new one, each with its manifest.
     """
-    best, before = model(config, run), Path(place(config, run))
+    best = model(config, run)
     checkpoint.load_weights(best, checkpoint.load(run / "best")[0], run / "best")
     with checkpoint.replacing(run / FOLDER, keep=0) as new:
+        before = place(config, run)  # asked now: it may have been beside its place
         shutil.copytree(before, new, ignore=shutil.ignore_patterns(checkpoint.MANIFEST, WEIGHTS), dirs_exist_ok=True)
         huggingface.save(best, new, lora=config.lora_rank > 0)
