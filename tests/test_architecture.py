@@ -14,7 +14,9 @@ PAPER = Path(__file__).parents[1] / "docs" / "paper.md"
 FILES = sorted(SOURCE.rglob("*.py"))
 LAYERS = [  # a module imports only from its own part and from rows above
     {"errors", "version", "losses", "kernels", "launch", "workers"},
-    {"types", "functions", "settings", "memory"},
+    {"memory"},
+    {"files"},
+    {"types", "functions", "settings"},
     {"schedules", "data", "models", "rewards", "ranks"},
     {"decoding"},
     {"algorithms"},

@@ -6,6 +6,8 @@ import sys
 import pytest
 import torch
 
+from seqmixer.cli import say, warn
+from seqmixer.cli.options import put
 from seqmixer.training import checkpoint
 
 TINY = [
@@ -270,3 +272,18 @@ def test_ctrl_c_says_how_to_go_on(run, config, monkeypatch):
     monkeypatch.undo()
     monkeypatch.chdir(config.parent)
     assert run("train", "run.toml", *TINY)[0] == 0
+
+
+def test_no_control_character_of_an_error_or_a_warning_reaches_the_terminal(monkeypatch, capsys, tmp_path):
+    say("sent \x1b[31m\x07")
+    warn("read \x9b31m")
+    assert capsys.readouterr().err == "seqmixer: sent \\x1b[31m\\x07\nseqmixer: warning: read \\x9b31m\n"
+
+
+@pytest.mark.parametrize(("terminal", "shown"), [(True, "a \\x1b[31m\n"), (False, "a \x1b[31m\n")])
+def test_results_on_a_terminal_have_no_control_characters_and_elsewhere_are_as_they_are(
+    monkeypatch, capsys, terminal, shown
+):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
+    put("a \x1b[31m")
+    assert capsys.readouterr().out == shown

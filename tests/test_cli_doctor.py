@@ -152,6 +152,26 @@ def test_code_that_a_run_folder_names_waits_for_trust(run, config, tmp_path):
     assert (tmp_path / "imported").exists()
 
 
+def test_an_algorithm_that_a_run_folder_names_waits_for_trust(run, config, tmp_path):
+    (tmp_path / "own.py").write_text(
+        "from pathlib import Path\nfrom seqmixer.algorithms import Xent\nPath('imported').touch()\n"
+        "class Mine(Xent):\n    pass\n"
+    )
+    changes = ["--set", "training.epochs=2", "--set", "algorithm.name=own:Mine"]
+    assert run("train", config, *TINY, *changes)[0] == 0
+    (tmp_path / "imported").unlink()
+    sys.modules.pop("own", None)
+    _, out, _ = run("doctor", "runs/mine", "--set", "training.epochs=5")
+    assert (
+        "note     cost: the algorithm 'own:Mine' is Python code that a run folder names, and is not imported: time, memory "
+        "and pre-flight not measured; add --trust if the code is yours"
+    ) in out.splitlines()
+    assert not (tmp_path / "imported").exists()
+    _, out, _ = run("doctor", "runs/mine", "--set", "training.epochs=5", "--trust")
+    assert "cost: " in out
+    assert (tmp_path / "imported").exists()
+
+
 @pytest.mark.parametrize("metric", ["bleu", "chrf"])
 def test_what_stands_in_for_code_is_what_training_in_that_name_would_pay(run, config, tmp_path, metric):
     (tmp_path / "own.py").write_text("def f(hypothesis, references): return 0.25\n")

@@ -160,7 +160,7 @@ def test_a_flipped_bit_among_document_frequencies_is_named(trained, damaged):
 
 def test_a_log_damaged_at_any_byte_is_read_or_refused_with_its_line(trained, damaged):
     content = (trained / "log.jsonl").read_bytes()
-    line = r":[12]: no event of a run; the log is damaged: mend the line, or delete it"
+    line = r":[12]: no event of a run; the log is damaged: fix the line, or delete it"
     for bad in every_damage(content):
         path = damaged("log.jsonl", bad)
         message = refusal(read_log, trained)
@@ -249,13 +249,11 @@ def test_a_link_by_dots_is_a_link_out_and_a_link_within_is_none(tmp_path):
 
 @pytest.mark.parametrize("name", ["../../outside", "/etc/hostname"])
 def test_a_manifest_cannot_name_files_elsewhere(tmp_path, name):
-    """Only two names are asked of it; others are not looked at."""
+    """Only names that are in the folder are looked at."""
     checkpoint.save(tmp_path / "best", {"w": torch.ones(1)}, {"epoch": 1})
     path = tmp_path / "best/manifest.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), name: "0"}))
-    assert checkpoint.load(tmp_path / "best")[1] == {"epoch": 1}
-    path.write_text(json.dumps({name: "0"}))
-    with pytest.warns(UserWarning, match="damaged: no readable manifest"), pytest.raises(RunError):
+    with pytest.warns(UserWarning, match=f"damaged: {re.escape(name)} is missing"), pytest.raises(RunError):
         checkpoint.load(tmp_path / "best")
 
 
@@ -313,8 +311,8 @@ def test_training_by_the_config_of_a_run_folder_asks_for_trust_if_it_names_code(
     code, _, err = run("train", path, "--out", tmp_path / "new")
     assert (code, err) == (
         2,
-        f"seqmixer: {path} lies in a run folder and has the Python function 'evil:reward' as its reward; if that code is "
-        "yours, add --trust\n",
+        f"seqmixer: {path} lies in a run folder and names the Python code 'evil:reward'; if that code is yours, "
+        "add --trust\n",
     )
     assert not (tmp_path / "imported").exists()
     code, _, err = run(
@@ -348,3 +346,15 @@ def test_folders_that_only_have_such_names_make_no_run_folder(evil, tmp_path):
     (tmp_path / "best/state.json").touch()
     with pytest.raises(ConfigError):
         require_own_code(tmp_path / "own.toml", read_config(evil), trust=False)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["best.1/state.json", "last.1/tensors.safetensors", "last.new/x", "manifest.json", "log.jsonl", "pretrained/x"],
+)
+def test_anything_of_a_run_makes_a_run_folder(evil, tmp_path, name):
+    folder = tmp_path / "sent"
+    (folder / name).parent.mkdir(parents=True)
+    (folder / name).touch()
+    with pytest.raises(ConfigError, match=r"lies in a run folder and has the Python function 'evil:reward'"):
+        require_own_code(folder / "config.toml", read_config(evil), trust=False)

@@ -22,7 +22,7 @@ from seqmixer.data import toy
 from seqmixer.decoding import shift
 from seqmixer.errors import ConfigError, DataError, Interrupted, RunError
 from seqmixer.models import huggingface
-from seqmixer.pretrained import require_positions, vocabs
+from seqmixer.pretrained import export, require_positions, vocabs
 from seqmixer.runs import load, task_of, train
 from seqmixer.training import Silent, checkpoint, epochs, read_log
 from seqmixer.types import Rollout
@@ -232,12 +232,15 @@ def test_a_run_folder_that_lacks_something_is_named(small, lines):
         train(settings, progress=Stopping(after=1))
 
     def says():
-        with pytest.raises(RunError) as caught:
+        with pytest.raises((RunError, ConfigError)) as caught:
             train(settings)
         return str(caught.value)
 
     (small / "runs/run/pretrained/tied.json").write_text("[")
-    assert says() == "runs/run/pretrained/tied.json is missing or damaged; this is no complete run folder"
+    again = "fetch the run again, or begin another (--set name=...)"
+    assert says() == f"runs/run/pretrained is damaged: tied.json is not what was written; {again}"
+    (small / "runs/run/pretrained/manifest.json").unlink()  # as a run of seqmixer 0.1 is
+    assert says() == "runs/run/pretrained/tied.json:1: not JSON (EOF while parsing a list at column 1)"
     shutil.rmtree(small / "runs/run/pretrained")
     assert says() == "runs/run: pretrained/ is missing; this is no complete run folder"
 
@@ -396,3 +399,77 @@ def test_what_looks_like_a_folder_is_not_looked_for_on_the_hub(path):
         vocabs(config)
 
     assert str(refused.value) == f"model.path = {path!r}: no such folder; a name of the hub is NAME or OWNER/NAME"
+
+
+def test_every_file_of_the_network_and_tokenizer_is_sealed(small, lines):
+    kept = train(config("gpt2", lines)).folder / "pretrained"
+    load(kept.parent)
+    text = (kept / "tokenizer.json").read_text()
+    vocab = json.loads(text)["model"]["vocab"]
+    one, other = [f'"{word}": {vocab[word]}' for word in list(vocab)[-2:]]
+    damages = {
+        "tokenizer.json": text.replace(one, "x").replace(other, f"{other.split(': ')[0]}: {one.split(': ')[1]}"),
+        "config.json": (kept / "config.json").read_text().replace("1e-05", "1e-01"),
+        "model.safetensors": "",
+        "tied.json": "[]\n",
+        "more.json": "{}",
+    }
+    for name, damage in damages.items():
+        before = (kept / name).read_bytes() if (kept / name).exists() else None
+        assert before != damage.encode()
+        (kept / name).write_text(damage)
+        with pytest.raises(RunError) as error:
+            load(kept.parent)
+        again = "fetch the run again, or begin another (--set name=...)"
+        assert str(error.value) == f"{kept} is damaged: {name} is not what was written; {again}"
+        (kept / name).unlink() if before is None else (kept / name).write_bytes(before)
+    (kept / "README.md").write_text("A card is for people.")
+    load(kept.parent)
+
+
+def test_a_run_killed_at_any_point_of_its_export_is_opened_and_repaired(small, lines, monkeypatch):
+    settings = config("gpt2", lines)
+    run = train(settings)
+    good = {path.name: path.read_bytes() for path in (run.folder / "pretrained").iterdir()}
+    shutil.copytree(run.folder, small / "whole")
+
+    def dying(step):
+        left = [step]
+
+        def killed(real):
+            def call(*arguments, **options):
+                left[0] -= 1
+                if left[0] == 0:
+                    raise KeyboardInterrupt
+                return real(*arguments, **options)
+
+            return call
+
+        for module, name in ((os, "rename"), (os, "replace"), (os, "fsync"), (shutil, "rmtree"), (shutil, "copytree")):
+            monkeypatch.setattr(module, name, killed(getattr(module, name)))
+
+    step = 0
+    while True:
+        step += 1
+        shutil.rmtree(run.folder)
+        shutil.copytree(small / "whole", run.folder)
+        dying(step)
+        try:
+            export(settings.model, run.folder)
+            break
+        except KeyboardInterrupt:
+            pass
+        finally:
+            monkeypatch.undo()
+            monkeypatch.chdir(small)
+        load(Path("runs/run"))
+        export(settings.model, Path("runs/run"))
+        assert {path.name: path.read_bytes() for path in Path("runs/run/pretrained").iterdir()} == good
+        assert not list(Path("runs/run").glob("pretrained.*"))
+    assert step > 8
+
+
+def test_a_run_of_version_0_1_has_no_manifest_of_its_network_and_opens(small, lines):
+    run = train(config("gpt2", lines))
+    (run.folder / "pretrained/manifest.json").unlink()
+    assert load(run.folder).evaluate().score == run.evaluate().score

@@ -1,6 +1,7 @@
 import errno
 import json
 import math
+import os
 import re
 import shutil
 
@@ -11,6 +12,7 @@ from filelock import FileLock
 
 from seqmixer.config import Config
 from seqmixer.errors import RewardError, RunError
+from seqmixer.identity import seal
 from seqmixer.inference import Search, write
 from seqmixer.runs import load, task_of, train, try_out
 from seqmixer.training import checkpoint
@@ -113,8 +115,8 @@ def test_a_run_under_way_needs_no_more_of_the_run_it_started_from(tmp_path):
 
 def test_a_run_may_name_its_start_in_other_words_but_not_another_start(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for name in ("run", "other"):
-        train(config(tmp_path, name=name), tmp_path)
+    for seed, name in enumerate(("run", "other")):
+        train(config(tmp_path, name=name, seed=seed), tmp_path)
     train(config(tmp_path, name="next", training__start="run"), tmp_path)
     for same in ("./run/", str(tmp_path / "run")):
         train(config(tmp_path, name="next", training__start=same), tmp_path)
@@ -134,7 +136,7 @@ def test_a_run_without_its_checkpoint_is_not_begun_again(tmp_path):
     best = (tmp_path / "run/best/tensors.safetensors").read_bytes()
     for path in tmp_path.glob("run/last*"):
         shutil.rmtree(path)
-    message = f"{tmp_path / 'run'} has a log of 2 epochs, but no checkpoint (last) to go on from; put that back, or"
+    message = f"{tmp_path / 'run'} has 2 epochs behind it, but no checkpoint (last) that can be used; put that back, or"
     with pytest.raises(RunError, match=f"^{re.escape(message)}"):
         train(config(tmp_path), tmp_path)
     assert (tmp_path / "run/best/tensors.safetensors").read_bytes() == best
@@ -343,3 +345,135 @@ def test_a_reward_that_is_not_finite_fails_before_training(tmp_path):
         RewardError, match=r"^the reward pays \[inf, .* for four references; it must be a finite number$"
     ):
         try_out(lambda rollout: torch.full((len(rollout.words),), math.inf), task)
+
+
+def test_a_run_killed_twice_in_its_first_save_ends_as_if_it_had_not_been(tmp_path, monkeypatch):
+    whole = train(config(tmp_path), tmp_path / "whole")
+    save_file = checkpoint.save_file
+
+    def killed(tensors, path):
+        if path.parent.name == "last.new":
+            path.write_bytes(b"half")
+            raise KeyboardInterrupt
+        save_file(tensors, path)
+
+    for _ in range(2):
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(checkpoint, "save_file", killed) or train(config(tmp_path), tmp_path)
+    run = train(config(tmp_path), tmp_path)
+    assert (run.folder / "scores.json").read_text() == (whole.folder / "scores.json").read_text()
+    weights, wanted = (checkpoint.load(folder / "last")[0] for folder in (run.folder, whole.folder))
+    assert all(torch.equal(weights[name], wanted[name]) for name in wanted)
+
+
+def of_one_epoch(tmp_path):
+    """A run whose only checkpoint is damaged."""
+    run = train(config(tmp_path, training__epochs=1), tmp_path).folder
+    (run / "last/state.json").write_text("{")
+    return run
+
+
+def test_a_run_whose_only_checkpoint_is_damaged_starts_again_where_no_more_than_an_epoch_is_lost(tmp_path):
+    whole = train(config(tmp_path), tmp_path / "whole")
+    run = of_one_epoch(tmp_path)
+    (run / "last.new").mkdir()
+    (run / "last.new/state.json").write_text("{")
+    with pytest.warns(UserWarning, match=re.escape(f"{run / 'last'} is damaged, of the first epoch; the run starts")):
+        again = train(config(tmp_path), tmp_path)
+    assert (again.folder / "scores.json").read_text() == (whole.folder / "scores.json").read_text()
+
+
+@pytest.mark.parametrize("log", [True, False])
+def test_a_run_with_more_epochs_behind_it_does_not_start_again(tmp_path, log):
+    """What is behind it is known from its log, and from its best model."""
+    run = train(config(tmp_path), tmp_path).folder
+    assert checkpoint.peek(run / "best")["epoch"] == 2
+    for name in ("last", "last.1"):
+        (run / name / "state.json").write_text("{")
+    if not log:
+        (run / "log.jsonl").unlink()
+    with pytest.raises(RunError, match=r"has 2 epochs behind it, but no checkpoint \(last\) that can be used; put"):
+        train(config(tmp_path), tmp_path)
+
+
+def test_a_deleted_log_is_noticed(tmp_path):
+    run = train(config(tmp_path), tmp_path).folder
+    (run / "log.jsonl").unlink()
+    message = f"{run / 'log.jsonl'} lacks 2 of 2 epochs that are done, the first is 1; if you have a copy"
+    with pytest.warns(UserWarning, match=re.escape(message)):
+        train(config(tmp_path, training__epochs=3), tmp_path)
+
+
+def test_the_log_is_on_the_disk_before_a_checkpoint_that_knows_of_its_epochs(tmp_path, monkeypatch):
+    synced, fsync, save = set(), os.fsync, checkpoint.save
+    monkeypatch.setattr(os, "fsync", lambda handle: (synced.add(os.fstat(handle).st_ino), fsync(handle)))
+    saves = []
+
+    def watched(folder, *arguments, **options):
+        saves.append(folder.name)
+        if folder.name == "last":
+            assert (tmp_path / "run/log.jsonl").stat().st_ino in synced
+        save(folder, *arguments, **options)
+
+    monkeypatch.setattr(checkpoint, "save", watched)
+    train(config(tmp_path, training__epochs=1, training__save_minutes=1000), tmp_path)
+    assert "last" in saves
+
+
+@pytest.mark.parametrize("name", ["target.vocab", "task.json", "config.toml"])
+def test_a_run_that_was_changed_is_not_started_from(tmp_path, name):
+    path = train(config(tmp_path), tmp_path).folder / name
+    if name == "config.toml":
+        path.write_text(path.read_text().replace("window = 5", "window = 3"))
+    elif name == "task.json":
+        path.write_text(path.read_text().replace('"length": 6', '"length": 5'))
+    else:
+        path.write_text(path.read_text() + "Z\n")
+    with pytest.raises(RunError, match=rf"{name}.* is not what "):
+        train(config(tmp_path, name="next", training__start=str(path.parent)), tmp_path)
+
+
+def test_the_rate_of_a_run_may_not_change(tmp_path):
+    train(config(tmp_path, training__lr=0.01), tmp_path)
+    with pytest.raises(RunError, match=re.escape("holds a run with training.lr = 0.01, not 0.02; choose another name")):
+        train(config(tmp_path, training__lr=0.02, training__epochs=3), tmp_path)
+
+
+def test_a_copied_tree_of_runs_resumes_though_the_first_is_still_there(tmp_path):
+    first, copy = tmp_path / "first", tmp_path / "copy"
+    train(config(tmp_path), first)
+    train(config(tmp_path, name="next", training__start=str(first / "run")), first)
+    shutil.copytree(first, copy)
+    later = {"name": "next", "training__epochs": 3}
+    whole = train(config(tmp_path, **later, training__start=str(first / "run")), first)
+    copied = train(config(tmp_path, **later, training__start=str(copy / "run")), copy)
+    assert (copied.folder / "scores.json").read_text() == (whole.folder / "scores.json").read_text()
+
+
+def files_of(tmp_path, last):
+    """Files whose last word is in the test split only: it is not known."""
+    (tmp_path / "data").mkdir(exist_ok=True)
+    for name, words in (("train", "A B"), ("valid", "A B"), ("test", f"A {last}")):
+        (tmp_path / f"data/{name}.a").write_text("a b\nb\n")
+        (tmp_path / f"data/{name}.b").write_text(f"{words}\nB\n")
+    return {f"data__{name}": [f"{name}.a", f"{name}.b"] for name in ("train", "valid", "test")}
+
+
+def test_a_changed_word_that_is_not_known_is_noticed(tmp_path):
+    run = train(config(tmp_path, **files_of(tmp_path, "X")), tmp_path)
+    files_of(tmp_path, "Y")
+    with pytest.raises(RunError, match=r"the test data is not what the run began with"):
+        run.evaluate()
+
+
+def test_a_run_of_version_0_1_opens_and_resumes_and_its_data_is_held_to_its_ids(tmp_path):
+    run = train(config(tmp_path, **files_of(tmp_path, "X")), tmp_path)
+    path = run.folder / "task.json"
+    old = {name: split.ids_fingerprint for name, split in run.task().splits.items()}
+    path.write_text(json.dumps({"dimensions": json.loads(path.read_text())["dimensions"], "fingerprints": old}))
+    seal(run.folder, run.config)
+    train(config(tmp_path, **files_of(tmp_path, "X"), training__epochs=3), tmp_path).evaluate()
+    assert "text" not in json.loads(path.read_text())  # what is sealed stays
+    files_of(tmp_path, "B")
+    with pytest.raises(RunError, match=r"the test data is not what the run began with"):
+        run.evaluate()

@@ -1,11 +1,23 @@
-"""The errors a user can cause, worded so that they can be mended: what was got, what is allowed, where, what to do."""
+"""The errors a user can cause, worded so that they can be fixed: what was got, what is allowed, where, what to do."""
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def printable(text: str) -> str:
+    """Text as a terminal may have it: control characters of data and of messages are spelled, not obeyed.
+
+    >>> print(printable("red: \x1b[31m"))
+    red: \\x1b[31m
+    """
+    return CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
+
 
 class SeqmixerError(Exception):
-    """Something the caller can mend. The command line prints it as one line and exits with 2."""
+    """Something the caller can fix. The command line prints it as one line and exits with 2."""
 
 
 class ConfigError(SeqmixerError):

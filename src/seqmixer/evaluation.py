@@ -2,17 +2,36 @@
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from seqmixer import ranks
+from seqmixer import files, ranks
 from seqmixer.data import Split, Table, Task, in_order
 from seqmixer.decoding import deployed, fast, free, greedy, shift
 from seqmixer.losses import cross_entropy
 from seqmixer.rewards import Metric
 from seqmixer.types import Batch, SequenceModel
 from seqmixer.version import __version__
+
+SCORES = "scores.json"
+
+
+@dataclass(frozen=True)
+class Scores:
+    """scores.json: what came of a run."""
+
+    metric: str
+    test: float
+    valid: float
+    epoch: int  # of the best model
+    signature: str
+
+
+def read_scores(run: Path) -> Scores:
+    found: Scores = files.read_json(run / SCORES, Scores)
+    return found
 
 
 @dataclass(frozen=True)

@@ -7,15 +7,16 @@ somebody else, or from a bad disk: weights read with another vocabulary or anoth
 import hashlib
 import json
 import os
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from filelock import FileLock, Timeout
 from safetensors import SafetensorError
 
-from seqmixer import ranks
+from seqmixer import files, pretrained, ranks
 from seqmixer.config import Config
 from seqmixer.data import Split
 from seqmixer.errors import ConfigError, RunError
@@ -38,16 +39,17 @@ MAY_CHANGE = {  # between resumes
 
 def seal(folder: Path, config: Config) -> None:
     """Write down what `require_whole` will ask for."""
-    checkpoint.write_whole(folder / MANIFEST, json.dumps(dict(checksums(folder, config)), indent=1))
+    files.write(folder / MANIFEST, json.dumps(dict(checksums(folder, config)), indent=1))
 
 
 def require_whole(folder: Path, config: Config) -> None:
     """Refuse a run folder that is not what was written. `config` is what its config.toml says."""
+    pretrained.require_whole(folder)
     if not (folder / MANIFEST).exists():
         return  # an older run, or one whose manifest was deleted: its files are taken as they are
     try:
-        written = dict(json.loads((folder / MANIFEST).read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
+        written: dict[str, str] = files.read_json(folder / MANIFEST, dict[str, str])
+    except RunError:
         raise RunError(f"{folder / MANIFEST} is damaged; fetch the run again, or delete that file") from None
     now = dict(checksums(folder, config))
     for name in sorted(written.keys() | now.keys()):
@@ -85,10 +87,13 @@ def require_shared(folder: Path) -> None:
 
 
 def require_inside(folder: Path) -> None:
-    """Refuse links out of a run folder: what is read and written there stays there."""
+    """Refuse links out of a run folder, and what is neither file nor folder: what is read there is there, and ends."""
     home = folder.resolve()
-    for parent, folders, files in os.walk(folder):
-        for path in (Path(parent) / name for name in (*folders, *files)):
+    for parent, folders, names in os.walk(folder):
+        for path in (Path(parent) / name for name in (*folders, *names)):
+            mode = path.lstat().st_mode
+            if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)):
+                raise RunError(f"{path} is neither a file nor a folder; delete it")
             if path.is_symlink() and not path.resolve().is_relative_to(home):
                 raise RunError(
                     f"{path} is a link to {path.readlink()}, outside the run folder; put the file itself there "
@@ -100,28 +105,33 @@ def require_own_code(path: Path, config: Config, trust: bool) -> None:
     """A run folder's config names Python code, but only the user's own config, or the user's word, has it imported."""
     if not trust and is_run(path.parent) and (code := python_code(config)):
         raise ConfigError(
-            f"{path} lies in a run folder and has the Python function {code!r} as its reward; if that code is yours, "
-            "add --trust"
+            f"{path} lies in a run folder and names the Python code {code!r}; if that code is yours, add --trust"
         )
 
 
 def is_run(folder: Path) -> bool:
-    return any((folder / name).exists() for name in ("task.json", "last/state.json", "best/state.json"))
+    """Whether a folder has anything that only a run leaves."""
+    names = (*FILES, MANIFEST, "log.jsonl", "scores.json", pretrained.FOLDER)
+    kinds = ("last", "best", pretrained.FOLDER)
+    return any((folder / name).exists() for name in names) or any(
+        any(place.iterdir()) for kind in kinds for place in checkpoint.places(folder / kind)
+    )
 
 
 def python_code(config: Config) -> str | None:
-    """The first reward that is a path to a Python function.
+    """The first reward, metric or algorithm that is the path of Python code.
 
     >>> python_code(Config.parse({"reward": {"name": "0.5*bleu + 0.5*mine:f"}}))
     'mine:f'
     """
-    return next((name for _, name in parse(config.reward.name) if is_path(name)), None)
+    named = (config.reward.name, config.evaluation.metric, config.algorithm.name)
+    return next((name for text in named for _, name in parse(text) if is_path(name)), None)
 
 
 def checksums(folder: Path, config: Config) -> Iterator[tuple[str, str]]:
     for name in FILES:
         if (folder / name).is_file():
-            yield name, checkpoint.checksum(folder / name)
+            yield name, files.sha256(folder / name)
     for section, editable in EDITABLE.items():
         settings = config.model_dump_json(include={section}, exclude={section: editable}, exclude_defaults=True)
         yield f"[{section}]", hashlib.sha256(settings.encode()).hexdigest()
@@ -135,13 +145,23 @@ def read_config(folder: Path) -> Config:
     return Config.load(path)
 
 
-def read_task(folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
-    """task.json: the model's dimensions, and the fingerprints of the data by split."""
+@dataclass(frozen=True)
+class Description:
+    """What task.json has."""
+
+    dimensions: dict[str, int | None]  # of the model
+    text: dict[str, str] = field(default_factory=dict)  # fingerprints of the data by split
+    fingerprints: dict[str, str] = field(default_factory=dict)  # of its ids, in a run of seqmixer 0.1
+
+
+def read_task(folder: Path) -> Description:
     try:
-        description = json.loads((folder / "task.json").read_text(encoding="utf-8"))
-        return dict(description["dimensions"]), {split: str(description["fingerprints"][split]) for split in SPLITS}
-    except (OSError, ValueError, KeyError, TypeError):
+        found: Description = files.read_json(folder / "task.json", Description)
+    except RunError:
         raise damaged(folder) from None
+    if not (found.text or found.fingerprints).keys() >= set(SPLITS):
+        raise damaged(folder)
+    return found
 
 
 def damaged(folder: Path) -> RunError:
@@ -170,12 +190,16 @@ def require_same_config(folder: Path, config: Config) -> None:
 
 
 def same_start(before: str | None, now: str | None) -> bool:
-    """Whether two names may be of one folder: it may have moved, and a run has taken from it what it needs."""
-    return (
-        before is not None
-        and now is not None
-        and (not Path(before).exists() or Path(before).resolve() == Path(now).resolve())
-    )
+    """Whether two names may be of one run: it may have moved or been copied, and a run has taken what it needs."""
+    if before is None or now is None:
+        return False
+    return not Path(before).exists() or Path(before).resolve() == Path(now).resolve() or same_best(before, now)
+
+
+def same_best(one: str, other: str) -> bool:
+    """Whether two run folders have the same best model: one is a copy of the other."""
+    seals = [Path(run) / "best" / checkpoint.MANIFEST for run in (one, other)]
+    return all(map(Path.is_file, seals)) and len({files.sha256(seal) for seal in seals}) == 1
 
 
 def require_same_data(folder: Path, splits: Mapping[str, Split]) -> None:
@@ -189,5 +213,7 @@ def require_same_data(folder: Path, splits: Mapping[str, Split]) -> None:
 
 
 def changed_splits(folder: Path, splits: Mapping[str, Split]) -> list[str]:
-    _, before = read_task(folder)
-    return [name for name, split in splits.items() if before[name] != split.fingerprint]
+    before = read_task(folder)
+    if before.text:
+        return [name for name, split in splits.items() if before.text[name] != split.fingerprint]
+    return [name for name, split in splits.items() if before.fingerprints[name] != split.ids_fingerprint]

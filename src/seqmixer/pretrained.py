@@ -5,13 +5,13 @@ and its trained weights at the end: it is a folder that transformers opens by it
 """
 
 import json
-import os
 import shutil
 from pathlib import Path
 
 import torch
 from torch import nn
 
+from seqmixer import files
 from seqmixer.config import Config, HuggingFaceSettings
 from seqmixer.data import Task, Vocabs, Vocabulary, read_tokenizer, token_ids, tokenizer_vocabs
 from seqmixer.errors import ConfigError, DataError, RunError
@@ -19,7 +19,7 @@ from seqmixer.models import huggingface
 from seqmixer.models.huggingface import Decoder, EncoderDecoder, Pretrained
 from seqmixer.training import checkpoint
 
-FOLDER, TIED = "pretrained", "tied.json"
+FOLDER, TIED, WEIGHTS = "pretrained", "tied.json", "*.safetensors*"
 
 
 def vocabs(config: Config, run: Path | None = None) -> Vocabs | None:
@@ -47,7 +47,7 @@ def model(config: HuggingFaceSettings, run: Path | None = None) -> EncoderDecode
         dtype=torch.bfloat16 if config.dtype == "bfloat16" else torch.float32,
     )
     if run is not None:
-        huggingface.untie(made, read_tied(run))
+        huggingface.untie(made, read_tied(Path(path)))
     return made
 
 
@@ -57,17 +57,33 @@ def place(config: HuggingFaceSettings, run: Path | None) -> str:
         if (path.startswith((".", "/", "~")) or path.count("/") > 1) and not Path(path).is_dir():
             raise ConfigError(f"model.path = {path!r}: no such folder; a name of the hub is NAME or OWNER/NAME")
         return path
-    if not (run / FOLDER).is_dir():  # what is no folder would be taken for a name of the hub
+    folder = kept(run)
+    if folder is None:  # what is no folder would be taken for a name of the hub
         raise RunError(f"{run}: {FOLDER}/ is missing; this is no complete run folder")
-    return str(run / FOLDER)
+    return str(folder)
 
 
-def read_tied(run: Path) -> list[str]:
-    path = run / FOLDER / TIED
-    try:
-        return [str(name) for name in json.loads(path.read_text())]
-    except (OSError, ValueError):
-        raise RunError(f"{path} is missing or damaged; this is no complete run folder") from None
+def kept(run: Path) -> Path | None:
+    """Where a run keeps its network and tokenizer: after a death between two renames, beside its place."""
+    folder = run / FOLDER
+    if folder.is_dir():
+        return folder
+    return next((place for place in checkpoint.places(folder) if checkpoint.whole(place)), None)
+
+
+def require_whole(run: Path) -> None:
+    """Refuse a network or tokenizer that is not what was written. A run of seqmixer 0.1 has no manifest of them."""
+    folder = kept(run)
+    if folder is not None and (folder / checkpoint.MANIFEST).exists():
+        try:
+            checkpoint.verify(folder)
+        except RunError as error:
+            raise RunError(f"{folder} is {error}; fetch the run again, or begin another (--set name=...)") from None
+
+
+def read_tied(folder: Path) -> list[str]:
+    tied: list[str] = files.read_json(folder / TIED, list[str])
+    return tied
 
 
 def require_positions(path: str, task: Task) -> None:
@@ -87,27 +103,21 @@ def keep(path: str, model: nn.Module, vocab: Vocabulary, run: Path) -> None:
 
     The last is not in the config: transformers ties or not by what it finds in the file of the weights.
     """
-    if not (run / FOLDER).is_dir():
-        new = fresh(run)
-        huggingface.save_config(path, new)
-        vocab.save(new)
-        (new / TIED).write_text(json.dumps(sorted(huggingface.twins(model))))
-        os.rename(new, run / FOLDER)
+    if kept(run) is None:
+        with checkpoint.replacing(run / FOLDER, keep=0) as new:
+            huggingface.save_config(path, new)
+            vocab.save(new)
+            (new / TIED).write_text(json.dumps(sorted(huggingface.twins(model))), encoding="utf-8")
 
 
 def export(config: HuggingFaceSettings, run: Path) -> None:
-    """Add the best weights to RUN/pretrained, LoRA's merged into them: transformers then opens the folder by itself."""
-    best, new = model(config, run), fresh(run)
+    """Add the best weights to RUN/pretrained, LoRA's merged into them: transformers then opens the folder by itself.
+
+    The folder is replaced as a whole: after a death it is the one before or the new one, each with its manifest.
+    """
+    best = model(config, run)
     checkpoint.load_weights(best, checkpoint.load(run / "best")[0], run / "best")
-    huggingface.save(best, new, lora=config.lora_rank > 0)
-    for file in new.iterdir():
-        os.replace(file, run / FOLDER / file.name)
-    new.rmdir()
-
-
-def fresh(run: Path) -> Path:
-    """An empty folder beside the place of the real one: a death while it is filled leaves that as it was."""
-    new = run / f"{FOLDER}.new"
-    shutil.rmtree(new, ignore_errors=True)
-    new.mkdir(parents=True)
-    return new
+    with checkpoint.replacing(run / FOLDER, keep=0) as new:
+        before = place(config, run)  # asked now: it may have been beside its place
+        shutil.copytree(before, new, ignore=shutil.ignore_patterns(checkpoint.MANIFEST, WEIGHTS), dirs_exist_ok=True)
+        huggingface.save(best, new, lora=config.lora_rank > 0)

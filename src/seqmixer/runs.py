@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from seqmixer import pretrained, ranks
+from seqmixer import files, pretrained, ranks
 from seqmixer.algorithms import Algorithm
 from seqmixer.build import (
     Dimensions,
@@ -27,8 +27,9 @@ from seqmixer.build import (
 from seqmixer.config import TOYS, Config, HuggingFaceSettings
 from seqmixer.data import Split, Task, Vocab, Vocabs, Vocabulary, coverage, in_order
 from seqmixer.errors import RewardError, RunError, unknown
-from seqmixer.evaluation import Evaluation, evaluate
+from seqmixer.evaluation import SCORES, Evaluation, Scores, evaluate
 from seqmixer.identity import (
+    MANIFEST,
     alone_in,
     damaged,
     read_config,
@@ -42,6 +43,7 @@ from seqmixer.kernels import multiply_in
 from seqmixer.schedules import stages
 from seqmixer.training import Progress, Silent, Training, checkpoint, device, read_log
 from seqmixer.training import epochs as epochs_of
+from seqmixer.training.position import progress_of, restored_best
 from seqmixer.types import Reward, SequenceModel
 
 
@@ -97,7 +99,7 @@ def train_alone(config: Config, folder: Path, progress: Progress, task: Task | N
     task = task or task_of(config, folder)
     dimensions = Dimensions.of(task)
     torch.manual_seed(config.seed)
-    goes_on = folder if checkpoint.exists(folder / "last") else None
+    goes_on = folder if checkpoint.usable(folder / "last") else None
     epochs = run_length(config, task.length)
     require_room_for(epochs, folder, goes_on is not None)
     model = build_model(config.model, dimensions, goes_on)
@@ -140,11 +142,15 @@ def train_alone(config: Config, folder: Path, progress: Progress, task: Task | N
 def require_room_for(planned: int, folder: Path, goes_on: bool) -> None:
     """Refuse to lose epochs that a run folder has behind it."""
     done = len(epochs_of(read_log(folder)))
-    if done > 1 and not goes_on:  # a death in the first save may leave one
+    best = checkpoint.peek(folder / "best")
+    behind = max(done, restored_best(best, folder / "best").epoch if best else 0)
+    if behind > 1 and not goes_on:
         raise RunError(
-            f"{folder} has a log of {done} epochs, but no checkpoint (last) to go on from; put that back, or choose "
-            "another name (--set name=...)"
+            f"{folder} has {behind} epochs behind it, but no checkpoint (last) that can be used; put that back, or "
+            "choose another name (--set name=...)"
         )
+    if checkpoint.exists(folder / "last") and not goes_on:  # it will do again, bit for bit, what little it did
+        warnings.warn(f"{folder / 'last'} is damaged, of the first epoch; the run starts again", stacklevel=2)
     if done > planned:
         raise RunError(
             f"{folder} has {done} epochs behind it, and {planned} are asked for; ask for {done} or more, or choose "
@@ -183,15 +189,15 @@ def load(folder: Path) -> Run:
 
 def best_weights(folder: Path) -> dict[str, Tensor]:
     """Of the best model of a run that there is; where a better one was, a warning says so."""
-    best, position = folder / "best", checkpoint.peek(folder / "last") or {"epoch": 0, "best_epoch": 0}
+    best = folder / "best"
+    done, best_epoch = progress_of(checkpoint.peek(folder / "last"), folder / "last")
     if not checkpoint.exists(best):
-        gone = f"{best} is gone, though {position['epoch']} epochs are done; put it back, or train anew"
-        raise RunError(
-            gone if position["epoch"] else f"{folder}: no model yet; the first is kept after the first epoch"
-        )
+        gone = f"{best} is gone, though {done} epochs are done; put it back, or train anew"
+        raise RunError(gone if done else f"{folder}: no model yet; the first is kept after the first epoch")
     tensors, state = checkpoint.load(best)
-    if state["epoch"] < position["best_epoch"]:
-        warnings.warn(f"{checkpoint.lost(best, state, position['best_epoch'])}: that is used", stacklevel=3)
+    found = restored_best(state, best).epoch
+    if found < best_epoch:
+        warnings.warn(f"{checkpoint.lost(best, found, best_epoch)}: that is used", stacklevel=3)
     return tensors
 
 
@@ -212,14 +218,15 @@ def located(config: Config) -> Config:
 
 def read_dimensions(folder: Path) -> Dimensions:
     try:
-        return Dimensions(**read_task(folder)[0])
-    except TypeError:
+        found: Dimensions = files.checked(read_task(folder).dimensions, Dimensions, str(folder))
+        return found
+    except RunError:
         raise damaged(folder) from None
 
 
 def saved_vocabs(folder: Path) -> Vocabs | None:
     """The vocabularies of a run folder; None where there are none yet."""
-    if (folder / pretrained.FOLDER).is_dir():
+    if pretrained.kept(folder):
         return pretrained.vocabs(read_config(folder), folder)
     source, target = folder / "source.vocab", folder / "target.vocab"
     if not target.is_file():
@@ -228,11 +235,14 @@ def saved_vocabs(folder: Path) -> Vocabs | None:
 
 
 def write_identity(folder: Path, config: Config, task: Task, dimensions: Dimensions) -> None:
+    """Write what the run is. What is sealed never changes: a death here leaves a run that opens."""
     folder.mkdir(parents=True, exist_ok=True)
-    checkpoint.write_whole(folder / "config.toml", config.toml())
-    fingerprints = {name: split.fingerprint for name, split in task.splits.items()}
-    description = {"dimensions": asdict(dimensions), "fingerprints": fingerprints}
-    checkpoint.write_whole(folder / "task.json", json.dumps(description, indent=1))
+    files.write(folder / "config.toml", config.toml())
+    if (folder / MANIFEST).exists():
+        return
+    text = {name: split.fingerprint for name, split in task.splits.items()}
+    description = {"dimensions": asdict(dimensions), "text": text}
+    files.write(folder / "task.json", json.dumps(description, indent=1))
     if not config.model.pretrained:  # else the tokenizer has them
         if task.source_vocab:
             task.source_vocab.save(folder / "source.vocab")
@@ -259,10 +269,10 @@ def write_scores(run: Run, task: Task) -> None:
     test = evaluate(run.model, task, task.test, metric, batch_size=run.config.evaluation.batch_size)
     if not ranks.first():
         return
-    _, best = checkpoint.load(run.folder / "best")
-    scores = {"metric": metric.name, "test": test.score, "valid": best["score"], "epoch": best["epoch"]}
-    (run.folder / "scores.json").write_text(json.dumps({**scores, "signature": test.signature}, indent=1))
-    (run.folder / "test.txt").write_text("\n".join(test.hypotheses) + "\n", encoding="utf-8")
+    best = restored_best(checkpoint.load(run.folder / "best")[1], run.folder / "best")
+    scores = Scores(metric.name, test.score, best.score, best.epoch, test.signature)
+    files.write(run.folder / SCORES, json.dumps(asdict(scores), indent=1))
+    files.write(run.folder / "test.txt", "\n".join(test.hypotheses) + "\n")
 
 
 def named_split(task: Task, name: str) -> Split:

@@ -1,7 +1,6 @@
 """Settings as text: set by name, listed with their meaning, and explained where one is wrong."""
 
 import textwrap
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, starmap
@@ -12,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationErro
 from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, ErrorDetails, PydanticUndefined, core_schema
 
+from seqmixer import files
 from seqmixer.errors import ConfigError, unknown
 
 MEANT = {  # in place of pydantic's words, by the kind of its error
@@ -122,11 +122,14 @@ def assign(values: dict[str, Any], override: str) -> None:
     name, equals, text = override.partition("=")
     if not equals or not name.strip():
         raise ConfigError(f"--set {override!r}: write NAME=VALUE, for example model.hidden=512")
+    shown = f"--set {override if len(override) <= WIDTH else override[:WIDTH] + '...'}"
     try:
-        value = tomllib.loads(f"value = {text}")["value"]
+        value = files.parse_toml(f"value = {text}", shown)["value"]
     except ValueError:
         value = text
     *tables, last = name.strip().split(".")
+    if len(tables) > files.DEPTH:
+        raise ConfigError(f"{shown}: no setting is so many tables deep")
     for table in tables:
         values = values.setdefault(table, {})
         if not isinstance(values, dict):

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from seqmixer.data import Captioned, VocabLimits, captions_task, text_task
-from seqmixer.data.cards import Lengths, Origin, as_json, as_markdown, describe, listed, text_fingerprint
+from seqmixer.data.cards import Lengths, Origin, as_json, as_markdown, describe, listed
 
 TRAIN = (["a b", "a b", "a c d", "<unk> a"], [["x x x"], ["x y"], ["z"], ["x"]])
 VALID = (["a e"], [["x w"]])
@@ -46,8 +46,8 @@ def test_a_card_says_what_vocabularies_of_each_threshold_do_not_know():
 
 
 def test_a_fingerprint_is_of_the_text_and_not_of_the_vocabulary():
-    known = text_fingerprint(task().train)
-    assert text_fingerprint(task(source_limits=VocabLimits(min_count=2)).train) == known
+    known = task().train.fingerprint
+    assert task(source_limits=VocabLimits(min_count=2)).train.fingerprint == known
     assert len(known) == 16
     sources, references = TRAIN
     changes = [
@@ -56,7 +56,7 @@ def test_a_fingerprint_is_of_the_text_and_not_of_the_vocabulary():
         (sources, [["x x x"], ["x y"], ["z"], ["x", "x"]]),
         (sources[::-1], references[::-1]),
     ]
-    others = {text_fingerprint(text_task("other", change, VALID, TEST, length=3).train) for change in changes}
+    others = {text_task("other", change, VALID, TEST, length=3).train.fingerprint for change in changes}
     assert len(others | {known}) == 5
 
 

@@ -2,25 +2,38 @@ import itertools
 
 import torch
 
-from seqmixer.data import Split
+from seqmixer.data import Split, Vocab, encode_split
 
 EOS = 2
 
 
-def test_a_fingerprint_is_of_all_that_the_model_is_given_and_held_to():
-    a, b, c = ([word, EOS] for word in (4, 5, 6))
-    sources = [a, b]
+def text(sources, references):
+    """A split of two words that are known, and of any others."""
+    vocab = Vocab.build(["a b"])
+    return encode_split(sources, references, vocab, vocab)
+
+
+def test_a_fingerprint_is_of_all_text_also_of_words_that_are_not_known():
     splits = [
-        Split(sources, [[a, b], [c]], [{}] * 2),
-        Split(sources, [[a], [b, c]], [{}] * 2),
-        Split(sources, [[a], [c]], [{}] * 2),
-        Split(sources, [[c], [a]], [{}] * 2),
-        Split(sources[::-1], [[a, b], [c]], [{}] * 2),
-        Split([[4], [EOS, 5, EOS]], [[a, b], [c]], [{}] * 2),
-        Split(torch.ones(2, 3), [[a, b], [c]], [{}] * 2),
-        Split(torch.zeros(2, 3), [[a, b], [c]], [{}] * 2),
+        text(["a", "b"], [["a", "b"], ["c"]]),
+        text(["a", "b"], [["a"], ["b", "c"]]),
+        text(["a", "b"], [["a"], ["c"]]),
+        text(["a", "b"], [["c"], ["a"]]),
+        text(["a", "b"], [["c"], ["x"]]),
+        text(["a", "x"], [["c"], ["x"]]),
+        text(["b", "a"], [["a", "b"], ["c"]]),
+        text(["a", "a b"], [["a", "b"], ["c"]]),
     ]
     for one, other in itertools.combinations(splits, 2):
         assert one.fingerprint != other.fingerprint
-    again = Split([a, b], [[a, b], [c]], [{"source": "other text"}, {}])
-    assert again.fingerprint == splits[0].fingerprint
+    assert text(["a", "b"], [["a", "b"], ["c"]]).fingerprint == splits[0].fingerprint
+    assert splits[4].ids_fingerprint == text(["a", "b"], [["c"], ["y"]]).ids_fingerprint  # what seqmixer 0.1 saw
+
+
+def test_a_fingerprint_is_of_features_and_captions():
+    def split(features, captions):
+        return Split(features, [[[4, EOS]]], [{"source": "1.jpg", "references": captions}])
+
+    ones, zeros = torch.ones(1, 3), torch.zeros(1, 3)
+    assert split(ones, ["x"]).fingerprint != split(zeros, ["x"]).fingerprint
+    assert split(ones, ["x"]).fingerprint != split(ones, ["y"]).fingerprint

@@ -2,6 +2,7 @@
 
 import gc
 import gzip
+import random
 import re
 
 import pytest
@@ -15,6 +16,7 @@ from seqmixer.data import (
     collector_paused,
     coverage,
     encode_split,
+    files,
     length_covering,
     read_lines,
     read_pairs,
@@ -41,6 +43,19 @@ def test_plain_and_gzip_files_read_alike(tmp_path):
     packed = tmp_path / "a.de.gz"
     packed.write_bytes(gzip.compress(plain.read_bytes()))
     assert read_lines(plain, 10) == read_lines(packed, 10) == ["ein Hund", "zwei Hünde"]
+
+
+def test_a_packed_file_that_would_fill_the_memory_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "ROOM", 1000)
+    text = b"a\n" * 100_000
+    packed = gzip.compress(text)
+    (tmp_path / "a.gz").write_bytes(packed)
+    with refuses(
+        f"{tmp_path}/a.gz: unpacks to more than {200 * len(packed):,} bytes, 200 times its size, which no text does; unpack it yourself if it is right"
+    ):
+        read_lines(tmp_path / "a.gz", 10)
+    (tmp_path / "b.gz").write_bytes(gzip.compress(bytes(random.Random(0).choices(b"ab ", k=100_000))))
+    assert read_lines(tmp_path / "b.gz", 10**6)
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ def test_a_damaged_file_beside_the_checkpoints(folder):
 def test_a_damaged_log(folder):
     lines = (folder / "log.jsonl").read_text().splitlines()
     (folder / "log.jsonl").write_text("\n".join(["{", *lines[1:]]) + "\n")
-    line = f"{folder}/log.jsonl:1: no event of a run; the log is damaged: mend the line, or delete it"
+    line = f"{folder}/log.jsonl:1: no event of a run; the log is damaged: fix the line, or delete it"
     assert said(folder)[0] == ("problem", line)
     (folder / "log.jsonl").write_text("\n".join(lines[1:]) + "\n")
     assert ("warning", f"{folder}/log.jsonl lacks epochs: 2 are done, 1 are there") in said(folder)

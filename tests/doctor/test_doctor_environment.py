@@ -72,6 +72,12 @@ def test_extras_and_what_they_are_for(monkeypatch, there):
     )
 
 
+def test_an_extra_is_found_however_its_name_is_spelled(monkeypatch):
+    monkeypatch.setattr(environment, "requires", lambda name: ['some_net-x.model>=1; extra == "images"'])
+    monkeypatch.setattr(environment, "distributions", lambda name: [type("D", (), {"name": "Some-net_x_model"})])
+    assert said(None, None)[1] == ("ok", "the extra images, for features of images, is installed")
+
+
 def test_every_extra_has_a_purpose():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert project["optional-dependencies"].keys() - {"dev"} == environment.PURPOSES.keys()

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from events import closing
 from seqmixer import workers
 from seqmixer.config import Config
 from seqmixer.errors import RunError
@@ -27,7 +28,6 @@ from seqmixer.experiments.grid import (
 )
 from seqmixer.experiments.oracle import best_score
 from seqmixer.experiments.report import write_report
-from seqmixer.training.log import EPOCH
 from seqmixer.version import __version__
 
 RECIPE = """
@@ -142,10 +142,7 @@ def test_without_a_rate_of_their_own_methods_go_on_with_that_of_the_bases_best_e
     run = tmp_path / "toy-summarization/seed-1/base"
     run.mkdir(parents=True)
     log = [(0.01, True), (0.008, True), (0.006, False)]
-    events = [
-        {**dict.fromkeys(EPOCH), "event": "epoch", "epoch": i, "rate": rate, "best": best}
-        for i, (rate, best) in enumerate(log, 1)
-    ]
+    events = [closing(epoch=i, rate=rate, best=best) for i, (rate, best) in enumerate(log, 1)]
     (run / "log.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
     trainings = [job.config.training for job in method_jobs(plain(recipe), 1, tmp_path)]
     assert {(training.lr, training.decay) for training in trainings} == {(0.008, 1.2)}

@@ -5,11 +5,11 @@ import pytest
 from rich.console import Console
 from rich.progress import Progress
 
+from events import closing
 from seqmixer.build import run_length
 from seqmixer.config import Config
 from seqmixer.experiments.grid import Job, Recipe
 from seqmixer.experiments.watching import Watcher, seconds_left
-from seqmixer.training.log import EPOCH
 
 BASE, MIXER = ("t", "base"), ("t", "mixer")
 
@@ -55,7 +55,7 @@ def test_the_bar_says_how_far_each_run_is(watcher, tmp_path):
     watcher, _ = watcher
     run = tmp_path / "t/seed-1/base"
     run.mkdir(parents=True)
-    event = {**dict.fromkeys(EPOCH), "event": "epoch", "epoch": 1, "seconds": {"forward": 40.0, "backward": 20.0}}
+    event = closing(epoch=1, seconds={"forward": 40.0, "backward": 20.0})
     (run / "log.jsonl").write_text(json.dumps(event) + "\n")
     sizes = {"length": 6, "target_vocab": 9, "source_vocab": None, "positions": None, "features": None}
     task = {"dimensions": sizes, "fingerprints": dict.fromkeys(("train", "valid", "test"), "")}

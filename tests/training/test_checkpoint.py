@@ -1,5 +1,9 @@
+import itertools
+import os
 import re
+import shutil
 import warnings
+from pathlib import Path
 
 import pytest
 import torch
@@ -169,6 +173,146 @@ def test_an_optimiser_gets_its_memory_back(kind):
     first = kind([parts], lr=0.1)
     trained(2, first, parts)
     second = kind([parts], lr=0.1)
-    checkpoint.load_optimizer(second, checkpoint.optimizer_tensors(first))
+    checkpoint.load_optimizer(second, checkpoint.optimizer_tensors(first), "here")
     trained(2, second, parts)
     assert torch.equal(whole, parts)
+
+
+class Death(BaseException):
+    """A process is killed."""
+
+
+def dying(monkeypatch, step):
+    """Have the `step`-th change of the disk fail, half done; what follows it does not happen."""
+    left = [step]
+
+    def killed(real, half):
+        def call(*arguments, **options):
+            left[0] -= 1
+            if left[0] == 0:
+                half(*arguments)
+                raise Death
+            return real(*arguments, **options)
+
+        return call
+
+    def half_removed(place, *_):
+        for path in sorted(Path(place).glob("*"))[:1]:
+            path.unlink()
+
+    changes = (
+        (checkpoint, "save_file", lambda tensors, path: path.write_bytes(b"half")),
+        (os, "rename", lambda *_: None),
+        (os, "replace", lambda *_: None),
+        (os, "fsync", lambda *_: None),
+        (shutil, "rmtree", half_removed),
+    )
+    for module, name, half in changes:
+        monkeypatch.setattr(module, name, killed(getattr(module, name), half))
+    return left
+
+
+def saved_or_killed(monkeypatch, folder, epoch, step):
+    """-> whether it was killed"""
+    with monkeypatch.context() as patch:
+        dying(patch, step)
+        try:
+            saved(folder, epoch)
+        except Death:
+            return True
+    return False
+
+
+@pytest.mark.filterwarnings("ignore:.*looking for the checkpoint before it")
+@pytest.mark.parametrize("before", [0, 1, 3])
+def test_after_two_deaths_at_any_points_the_newest_complete_checkpoint_is_there(tmp_path, monkeypatch, before):
+    """Epochs 1 to `before` were saved; the saves of the next two are killed; the next is not."""
+    steps = 1
+    while saved_or_killed(monkeypatch, tmp_path / "count" / str(steps) / "last", 1, steps):
+        steps += 1
+    assert steps > 8
+    for first, second in itertools.product(range(1, steps + 6), repeat=2):
+        folder = tmp_path / f"{first}-{second}" / "last"
+        saved(folder, *range(1, before + 1))
+        done = before
+        for epoch, step in ((before + 1, first), (before + 2, second)):
+            if not saved_or_killed(monkeypatch, folder, epoch, step):
+                done = epoch
+            assert checkpoint.usable(folder) or not done
+            assert checkpoint.usable(folder) == checkpoint.exists(folder)  # what is incomplete never gets the name
+            if checkpoint.usable(folder):
+                found = epoch_of(folder)
+                assert found >= done
+                done = found
+        saved(folder, 9)
+        assert epoch_of(folder) == 9
+        assert {path.name for path in folder.parent.iterdir()} <= {"last", "last.1"}
+
+
+def test_a_complete_new_checkpoint_is_kept_while_the_next_is_written_over_a_damaged_one(tmp_path, monkeypatch):
+    saved(tmp_path / "last", 1)
+    shutil.copytree(tmp_path / "last", tmp_path / "last.new")
+    empty(tmp_path / "last/state.json")
+    assert saved_or_killed(monkeypatch, tmp_path / "last", 2, 5)
+    assert epoch_of(tmp_path / "last") == 1
+
+
+def test_fewer_checkpoints_are_kept_when_fewer_are_asked_for(tmp_path):
+    saved(tmp_path / "last", 1, 2, 3, 4, keep=3)
+    saved(tmp_path / "last", 5, keep=1)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["last", "last.1"]
+
+
+def test_all_of_a_checkpoint_is_on_the_disk_before_it_gets_its_name(tmp_path, monkeypatch):
+    synced, renamed = set(), []
+    fsync, rename = os.fsync, os.rename
+    monkeypatch.setattr(os, "fsync", lambda handle: (synced.add(os.fstat(handle).st_ino), fsync(handle)))
+
+    def watched(source, target):
+        renamed.append(source)
+        assert {path.stat().st_ino for path in (source, *source.iterdir())} <= synced
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", watched)
+    saved(tmp_path / "last", 1)
+    assert renamed == [tmp_path / "last.new"]
+    assert tmp_path.stat().st_ino in synced
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes of files")
+def test_the_files_of_a_checkpoint_have_the_mode_of_any_file(tmp_path):
+    (tmp_path / "any").touch()
+    saved(tmp_path / "last", 1)
+    assert {path.stat().st_mode for path in (tmp_path / "last").iterdir()} == {(tmp_path / "any").stat().st_mode}
+
+
+@pytest.mark.parametrize(
+    ("name", "tensor"),
+    [
+        ("0.exp_avg", torch.zeros(1)),
+        ("0.exp_avg", torch.zeros(2, dtype=torch.double)),
+        ("0.exp_avg_sq", None),
+        ("0.step", torch.zeros(2)),
+        ("0.more", torch.zeros(2)),
+        ("7.step", torch.zeros(())),
+        ("x.step", torch.zeros(())),
+        ("00.step", torch.zeros(())),
+    ],
+)
+def test_a_memory_that_is_not_of_these_parameters_is_refused(name, tensor):
+    """Fused Adam would read past the end of a tensor that is too short."""
+    weight = nn.Parameter(torch.ones(2))
+    optimizer = torch.optim.Adam([weight], fused=True)
+    weight.sum().backward()
+    optimizer.step()
+    tensors = checkpoint.optimizer_tensors(optimizer)
+    checkpoint.load_optimizer(optimizer, tensors, "here")
+    changed = {**tensors, name: tensor} if tensor is not None else {k: v for k, v in tensors.items() if k != name}
+    with pytest.raises(RunError, match=r"^here: tensors.safetensors does not fit the run: '[^\n]*$"):
+        checkpoint.load_optimizer(optimizer, changed, "here")
+
+
+def test_weights_of_another_type_are_refused():
+    weights = {name: weight.double() for name, weight in nn.Linear(2, 2).state_dict().items()}
+    with pytest.raises(RunError, match=r"^here: .*'bias' is float64 \(2,\), not float32 \(2,\)$"):
+        checkpoint.load_weights(nn.Linear(2, 2), weights, "here")

@@ -387,3 +387,21 @@ def test_what_torch_calls_a_device_but_cannot_compute_with_is_refused_and_not_of
 
 def test_loss_without_metrics_is_enough():
     assert Loss(torch.tensor(1.0)).metrics == {}
+
+
+def test_a_best_model_of_an_epoch_that_is_not_done_is_discarded(task, tmp_path):
+    """Death came after the best model of the second epoch was written, and before the checkpoint of that epoch."""
+    settings = SETTINGS.model_copy(update={"save_minutes": 0})
+    for forced in ((6,), (6, 6)):
+        training(task, tmp_path, forced=forced, settings=settings).run()
+    saved = [checkpoint.load(tmp_path / name) for name in ("last.1", "best.1")]
+    assert [state["epoch"] for _, state in saved] == [1, 1]
+    assert checkpoint.load(tmp_path / "best")[1]["epoch"] == 2
+    shutil.rmtree(tmp_path / "last")
+    (tmp_path / "last.1").rename(tmp_path / "last")
+    resumed = training(task, tmp_path, forced=(6,), settings=settings)
+    resumed.run()
+    assert resumed.position.best_epoch == 1
+    assert checkpoint.load(tmp_path / "best")[1]["epoch"] == 1
+    weights = resumed.model.state_dict()
+    assert all(torch.equal(weights[name], weight) for name, weight in saved[1][0].items())

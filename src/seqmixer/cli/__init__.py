@@ -14,7 +14,7 @@ from types import FrameType
 from seqmixer import launch
 from seqmixer.cli import data, doctor, running, scoring, sweep, tables  # noqa: F401  (their commands enter the application)
 from seqmixer.cli.options import app, this_command
-from seqmixer.errors import Interrupted, Lost, SeqmixerError
+from seqmixer.errors import Interrupted, Lost, SeqmixerError, printable
 from seqmixer.memory import within_memory
 from seqmixer.workers import stop_handler
 
@@ -69,10 +69,10 @@ def say(line: str) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # torchrun ends all with the first that ends; this one is ending
         if not first_to_say():
             return
-    print(f"seqmixer: {line}", file=sys.stderr, flush=True)
+    print(f"seqmixer: {printable(line)}", file=sys.stderr, flush=True)
 
 
 def warn(message: Warning | str) -> None:
     """One line on standard error; several processes read the same files, and the first warns of them."""
     if launch.number() == 0:
-        print(f"seqmixer: warning: {message}", file=sys.stderr)
+        print(f"seqmixer: warning: {printable(str(message))}", file=sys.stderr)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seqmixer.cli.options import ConfigFile, Json, Settings, app, finite, seed_option, this_command
+from seqmixer.cli.options import ConfigFile, Json, Settings, app, finite, put, seed_option, this_command
 
 if TYPE_CHECKING:
     from seqmixer.data.cards import Card
@@ -158,7 +158,7 @@ def features(
 
     chosen = torch_device(device)
     table = write_image_features(images, out, device=chosen, batch_size=batch_size, quantise=quantise)
-    print(f"{out}: {table.shape[1]} features of {len(table):,} images")
+    put(f"{out}: {table.shape[1]} features of {len(table):,} images")
 
 
 @data.command()
@@ -174,17 +174,17 @@ def card(config: ConfigFile, settings: Settings = None, as_json: Json = False) -
 
     task = task_of(Config.load(config, settings or []))
     described = cards.describe(task, {}, cards.Origin(this_command()))
-    print(cards.as_json(described) if as_json else cards.as_markdown(described), end="\n" if as_json else "")
+    put(cards.as_json(described) if as_json else cards.as_markdown(described), end="\n" if as_json else "")
 
 
 def show_prepared(card: "Card", out: Path, as_json: bool) -> None:
     from seqmixer.data import cards
 
     if as_json:
-        print(cards.as_json(card))
+        put(cards.as_json(card))
         return
     sizes = ", ".join(f"{name} {split.examples:,}" for name, split in card.splits.items())
-    print(f"{out}: {sizes}; T = {card.length} covers {card.splits['train'].covered:.1%} of the targets")
+    put(f"{out}: {sizes}; T = {card.length} covers {card.splits['train'].covered:.1%} of the targets")
     for part, reasons in card.origin.dropped.items():
-        print(f"dropped of {part}: {cards.listed(reasons)}")
-    print(f"more in {out / 'card.md'}")
+        put(f"dropped of {part}: {cards.listed(reasons)}")
+    put(f"more in {out / 'card.md'}")

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from seqmixer.cli.options import Json, Out, Settings, Trust, app
+from seqmixer.cli.options import Json, Out, Settings, Trust, app, put
 
 
 @app.command()
@@ -30,6 +30,6 @@ def doctor(
     from seqmixer.doctor import examine
 
     diagnosis = examine(target, settings or [], out, trust)
-    print(json.dumps(diagnosis.as_json()) if as_json else "\n".join(diagnosis.lines()))
+    put(json.dumps(diagnosis.as_json()) if as_json else "\n".join(diagnosis.lines()))
     if diagnosis.count("problem"):
         raise typer.Exit(2)

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from seqmixer import launch
-from seqmixer.errors import ConfigError
+from seqmixer.errors import ConfigError, printable
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -66,5 +66,10 @@ def this_command() -> str:
     return f"{' '.join(launch.launcher())} {shlex.join(sys.argv[1:])}"
 
 
+def put(text: str, end: str = "\n") -> None:
+    """Print a result. A terminal gets no control characters of its data; a file or another program gets all of it."""
+    print(printable(text) if sys.stdout.isatty() else text, end=end, flush=True)
+
+
 def show(values: dict[str, object], text: str, as_json: bool) -> None:
-    print(json.dumps(values) if as_json else text)
+    put(json.dumps(values) if as_json else text)

@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -19,6 +20,7 @@ from seqmixer.cli.options import (
     Trust,
     app,
     finite,
+    put,
     require_beam,
     seed_option,
     show,
@@ -46,6 +48,7 @@ def train(
     torchrun --nproc-per-node=2 -m seqmixer train configs/toy/translation.toml
     """
     from seqmixer.config import Config
+    from seqmixer.evaluation import read_scores
     from seqmixer.identity import require_own_code
     from seqmixer.ranks import first, leave
     from seqmixer.runs import train as train_run
@@ -58,9 +61,9 @@ def train(
     leave()
     if not speaks:
         return
-    scores = json.loads((run.folder / "scores.json").read_text())
-    line = f"{run.folder}  {scores['metric']} {scores['test']:.2f} (test)  {scores['valid']:.2f} (valid)"
-    show(scores | {"run": str(run.folder)}, f"{line}\n{scores['signature']}", as_json)
+    scores = read_scores(run.folder)
+    line = f"{run.folder}  {scores.metric} {scores.test:.2f} (test)  {scores.valid:.2f} (valid)"
+    show(asdict(scores) | {"run": str(run.folder)}, f"{line}\n{scores.signature}", as_json)
 
 
 @app.command()
@@ -141,9 +144,9 @@ def generate(
         if as_json:
             pairs = zip(written.hypotheses, written.log_probs, strict=True)
             found = [{"text": text, "log_prob": round(log_prob, 4)} for text, log_prob in pairs]
-            print(json.dumps({"source": written.source, "hypotheses": found}, ensure_ascii=False), flush=True)
+            put(json.dumps({"source": written.source, "hypotheses": found}, ensure_ascii=False))
         else:
-            print(written.hypotheses[0], flush=True)
+            put(written.hypotheses[0])
 
 
 @app.command()
@@ -171,10 +174,10 @@ def compare(
     require_beam(beam, length_penalty)
     comparison = compare_runs([load(run) for run in runs], split, beam, length_penalty)
     if as_json:
-        print(json.dumps({"signature": comparison.signature, "runs": as_rows(comparison)}))
+        put(json.dumps({"signature": comparison.signature, "runs": as_rows(comparison)}))
     else:
         show_table(as_table(comparison))
-        print(comparison.signature)
+        put(comparison.signature)
 
 
 @app.command()
@@ -182,7 +185,7 @@ def settings() -> None:
     """List every setting with its default and what it means."""
     from seqmixer.config import documentation
 
-    print(documentation())
+    put(documentation())
 
 
 def lines(path: Path | None) -> Iterator[str]:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seqmixer.cli.options import ConfigFile, Json, Settings, app, seed_option, this_command
+from seqmixer.cli.options import ConfigFile, Json, Settings, app, put, seed_option, this_command
+from seqmixer.errors import printable
 
 if TYPE_CHECKING:
     from seqmixer.experiments.sweep.search import Search
@@ -67,13 +68,13 @@ def sweep(
         run_search(planned, workers, report)
     record = write_record(planned, this_command())
     if as_json:
-        print((folder / "sweep.json").read_text())
+        put((folder / "sweep.json").read_text(encoding="utf-8"))
     else:
         from rich import print as show_table
 
         show_table(table(record))
-        print(f"Best: seqmixer train {folder / 'best.toml'}")
-        print(f"Record: {folder / 'sweep.md'}")
+        put(f"Best: seqmixer train {folder / 'best.toml'}")
+        put(f"Record: {folder / 'sweep.md'}")
 
 
 @contextmanager
@@ -91,7 +92,7 @@ def watched(search: "Search") -> Iterator["Report"]:
 
         def report(outcome: "Outcome") -> None:
             bar.update(task, completed=over(search))
-            bar.console.print(line(outcome), highlight=False, soft_wrap=True, markup=False)
+            bar.console.print(printable(line(outcome)), highlight=False, soft_wrap=True, markup=False)
 
         yield report
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from seqmixer.cli.options import Json, Settings, app, this_command
+from seqmixer.cli.options import Json, Settings, app, put, this_command
 
 
 @app.command()
@@ -29,10 +29,10 @@ def demo(
 
     page = run_demo(out, list(range(1, seeds + 1)), workers, markdown, this_command())
     if as_json:
-        print((out / "grid.json").read_text())
+        put((out / "grid.json").read_text(encoding="utf-8"))
     else:
         show_table(table(out))
-        print(f"Report: {page}")
+        put(f"Report: {page}")
 
 
 @app.command()
@@ -73,8 +73,8 @@ def paper(
     wanted = experiments(task, recipe, methods, tuple(settings or ()), out)
     found = run_paper(wanted, list(range(1, seeds + 1)), workers, markdown, this_command())
     if as_json:
-        print(json.dumps([numbers(results, [this_command()]) for results in found]))
+        put(json.dumps([numbers(results, [this_command()]) for results in found]))
         return
     for results in found:
         show_table(shown(results))
-        print(f"Report: {page_of(results)}")
+        put(f"Report: {page_of(results)}")

@@ -1,6 +1,5 @@
 """A run is a TOML file. `Config.load` reads it, refuses what it does not know and names the nearest setting it does."""
 
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -8,7 +7,7 @@ from typing import Any, Self
 import tomli_w
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from seqmixer import settings
+from seqmixer import files, settings
 from seqmixer.algorithms.mixer import MixerSettings
 from seqmixer.config.algorithms import AlgorithmConfig
 from seqmixer.config.models import ModelConfig, RecurrentSettings
@@ -68,12 +67,9 @@ class Config(Section):
         """Read a TOML file; `overrides` are settings such as "model.hidden=512"."""
         if path.is_dir():
             raise ConfigError(f"{path}: a folder, not a config; name a TOML file, such as {path / 'config.toml'}")
-        if not path.is_file():
+        if not path.exists():
             raise ConfigError(f"{path}: no such file; configs end in .toml")
-        try:
-            values = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-        except ValueError as error:
-            raise ConfigError(f"{path}: not TOML: {error}") from None
+        values = files.read_toml(path)
         wanted: dict[str, Any] = {}
         for override in overrides:
             assign(wanted, override)

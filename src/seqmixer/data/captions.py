@@ -1,6 +1,5 @@
 """Images as feature vectors (.npy, .npz) and their captions (JSON)."""
 
-import json
 import re
 import zipfile
 import zlib
@@ -19,6 +18,7 @@ from seqmixer.data.task import Split, Task
 from seqmixer.data.text import Vocabs
 from seqmixer.data.vocab import Vocab, Vocabulary
 from seqmixer.errors import DataError
+from seqmixer.files import parse_json
 
 SPLITS = ("train", "valid", "test")
 SPELLINGS = {"train": "train", "valid": "valid", "val": "valid", "test": "test"}  # COCO's files say val
@@ -40,10 +40,7 @@ def read_captions(path: Path) -> list[Captioned]:
     An entry is {"id": "12.jpg", "row": 0, "split": "train", "captions": ["A dog runs.", ...]}, with the split train,
     valid (or val) or test. Errors count entries from 1.
     """
-    try:
-        content = json.loads(read_utf8(path))
-    except json.JSONDecodeError as error:
-        raise DataError(f"{path}:{error.lineno}: not JSON ({error.msg} at column {error.colno})") from None
+    content = parse_json(read_utf8(path), Any, str(path), DataError)
     entries = content.get("images") if isinstance(content, dict) else content
     if not isinstance(entries, list):
         raise DataError(f'{path}: no list of entries; the file is such a list or an object with one as "images"')

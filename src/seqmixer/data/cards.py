@@ -1,6 +1,5 @@
 """Data cards: the sizes, lengths, vocabulary and fingerprints of a data set, as JSON and as a page to read."""
 
-import hashlib
 import json
 import platform
 from collections import Counter
@@ -11,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import tomli_w
-from torch import Tensor
 
 from seqmixer.data.cropping import coverage
 from seqmixer.data.task import Split, Task
@@ -103,7 +101,7 @@ def split_card(split: Split, task: Task) -> SplitCard:
         source=lengths(sources(split)) if task.source_vocab is not None else None,
         target=lengths(references(split)),
         covered=coverage(split, task.length),
-        fingerprint=text_fingerprint(split),
+        fingerprint=split.fingerprint,
     )
 
 
@@ -136,16 +134,6 @@ def lengths(sentences: Iterable[str]) -> Lengths:
     words = np.array([len(sentence.split()) for sentence in sentences])
     median, most = np.quantile(words, [0.5, 0.95], method="inverted_cdf").tolist()
     return Lengths(float(words.mean()), median, most, int(words.max()))
-
-
-def text_fingerprint(split: Split) -> str:
-    """The same for the same text, references and features in the same order, and for no others."""
-    digest = hashlib.sha256()
-    for meta in split.meta:
-        digest.update(json.dumps([meta["source"], meta["references"]], ensure_ascii=False).encode("utf-8"))
-    if isinstance(split.sources, Tensor):
-        digest.update(split.sources.contiguous().numpy().tobytes())
-    return digest.hexdigest()[:16]
 
 
 def sources(split: Split) -> list[str]:

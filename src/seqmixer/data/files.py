@@ -2,10 +2,13 @@
 
 import codecs
 import gzip
+import io
 import zlib
 from pathlib import Path
 
 from seqmixer.errors import DataError
+
+ROOM, RATIO = 2**26, 200  # a packed file may unpack to so many bytes, or to so many times its size
 
 
 def read_utf8(path: Path) -> str:
@@ -39,10 +42,18 @@ def read_bytes(path: Path) -> bytes:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from None
     if path.suffix not in (".gz", ".tgz"):
         return content
+    most = max(ROOM, RATIO * len(content))
     try:
-        return gzip.decompress(content)
+        with gzip.open(io.BytesIO(content)) as packed:
+            unpacked: bytes = packed.read(most + 1)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise DataError(f"{path}: damaged gzip file ({error}); fetch or pack it again") from None
+    if len(unpacked) > most:
+        raise DataError(
+            f"{path}: unpacks to more than {most:,} bytes, {RATIO} times its size, which no text does; unpack it "
+            "yourself if it is right"
+        )
+    return unpacked
 
 
 def split_lines(text: str) -> list[str]:

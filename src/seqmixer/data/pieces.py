@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from seqmixer.data.text import Vocabs
 from seqmixer.data.vocab import SPECIALS, Vocabulary, spoken
 from seqmixer.errors import ConfigError, missing_extra
+from seqmixer.files import foreign
 from seqmixer.types import BOS, EOS, PAD, UNK
 
 if TYPE_CHECKING:
@@ -128,11 +129,11 @@ def read_tokenizer(path: str) -> "PreTrainedTokenizerBase":
         from transformers import AutoTokenizer
     except ImportError:
         raise missing_extra("a tokenizer of Hugging Face needs transformers", "hf") from None
-    try:
-        return AutoTokenizer.from_pretrained(path, trust_remote_code=False)
-    except (OSError, ValueError, KeyError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise ConfigError(f"model.path = {path!r} has no tokenizer that can be loaded: {reason}") from error
+    with foreign(path, f"model.path = {path!r} has no tokenizer that can be loaded"):
+        tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
+        for limit in (None, 8):
+            tokenizer.decode(source_tokens(tokenizer, ["a"], limit)[0])  # some errors come only in use
+    return tokenizer
 
 
 def token_ids(tokenizer: "PreTrainedTokenizerBase", path: str) -> tuple[int, ...]:

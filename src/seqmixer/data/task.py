@@ -1,6 +1,7 @@
 """What every reader of data returns: three splits of encoded sentences and the vocabularies that encoded them."""
 
 import hashlib
+import json
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -25,7 +26,17 @@ class Split:
 
     @cached_property
     def fingerprint(self) -> str:
-        """The same for the same sentences in the same order, and for no others."""
+        """The same for the same text, references and features in the same order, and for no others."""
+        digest = hashlib.sha256()
+        for meta in self.meta:
+            digest.update(json.dumps([meta["source"], meta["references"]], ensure_ascii=False).encode("utf-8"))
+        if isinstance(self.sources, Tensor):
+            digest.update(self.sources.contiguous().numpy().tobytes())
+        return digest.hexdigest()[:16]
+
+    @cached_property
+    def ids_fingerprint(self) -> str:
+        """The fingerprint of seqmixer 0.1, which did not see a change of an unknown word."""
         digest = hashlib.sha256()
         if isinstance(self.sources, Tensor):
             digest.update(self.sources.contiguous().numpy().tobytes())

@@ -1,6 +1,5 @@
 """Vocabularies: words to ids and back, kept as a text file with one word a line."""
 
-import os
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -9,6 +8,7 @@ from functools import cached_property
 from itertools import takewhile
 from pathlib import Path
 
+from seqmixer import files
 from seqmixer.data.files import read_utf8, split_lines
 from seqmixer.errors import DataError
 from seqmixer.types import BOS, EOS, PAD, UNK
@@ -109,12 +109,7 @@ class Vocab(Vocabulary):
 
     def save(self, path: Path) -> None:
         """Write the whole file or leave the one before: half a vocabulary would be read as a smaller one."""
-        new = path.with_name(f"{path.name}.new")
-        with new.open("wb") as file:
-            file.write("".join(f"{word}\n" for word in self.words).encode("utf-8"))
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(path)
+        files.write(path, "".join(f"{word}\n" for word in self.words))
 
     @cached_property
     def ids(self) -> KnownWords:

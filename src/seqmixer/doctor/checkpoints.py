@@ -1,6 +1,5 @@
 """What a run folder holds: whole or damaged checkpoints, how far the run is, and the command to go on with."""
 
-import json
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from seqmixer.identity import is_run, python_code, require_same_config
 from seqmixer.rewards import DocumentFrequencies
 from seqmixer.runs import located
 from seqmixer.training import checkpoint, epochs, read_log
+from seqmixer.training.position import Best, Position, restored, restored_best
 
 Places = dict[str, str | None]  # by checkpoint folder: what is wrong with it; None: it is whole
 
@@ -52,11 +52,12 @@ def examine_checkpoints(subject: Subject, length: int | None) -> Section:
     found = Section("checkpoint", findings, values)
     if found.broken:
         return found
-    position = state(folder / "last", values["last"])
-    best = state(folder / "best", values["best"])
+    position = position_of(folder)
+    model = state(folder / "best", values["best"])
+    best = None if model is None else restored_best(model, folder / "best")
     if position is not None:
         findings += list(standing(subject, position, best, length))
-        values |= {"epoch": position["epoch"], "batch": position["batch"]}
+        values |= {"epoch": position.epoch, "batch": position.batch}
     return Section("checkpoint", findings, values)
 
 
@@ -106,23 +107,23 @@ def damaged_files(folder: Path) -> Iterator[Finding]:
         yield Finding("problem", str(error))
 
 
-def standing(
-    subject: Subject, position: dict[str, Any], best: dict[str, Any] | None, length: int | None
-) -> Iterator[Finding]:
+def standing(subject: Subject, position: Position, best: Best | None, length: int | None) -> Iterator[Finding]:
     """How far the run is, and what to do next."""
-    done, folder = position["epoch"], subject.folder
+    done, folder = position.epoch, subject.folder
     logged = [event["epoch"] for event in epochs(read_log(folder))]
     if logged[:done] != list(range(1, done + 1)):
         yield Finding("warning", f"{folder / 'log.jsonl'} lacks epochs: {done} are done, {len(logged)} are there")
     total = planned(subject.config, length)
-    over = position.get("over") or (total is not None and done >= total)
+    over = position.over or (total is not None and done >= total)
     where = f"{done} epochs done" if over or total is None else f"{done} of {total} epochs done"
-    if position["batch"]:
-        where += f", {position['batch']} batches of the next"
-    if best is not None and best["epoch"]:
-        where += f"; the best model is of epoch {best['epoch']}, {subject.config.evaluation.metric} {best['score']:.2f}"
-    if best is not None and best["epoch"] < position["best_epoch"]:
-        yield Finding("problem", checkpoint.lost(folder / "best", best, position["best_epoch"]), advice="put it back")
+    if position.batch:
+        where += f", {position.batch} batches of the next"
+    if best is not None and best.epoch:
+        where += f"; the best model is of epoch {best.epoch}, {subject.config.evaluation.metric} {best.score:.2f}"
+    if best is not None and best.epoch < position.best_epoch:
+        yield Finding(
+            "problem", checkpoint.lost(folder / "best", best.epoch, position.best_epoch), advice="put it back"
+        )
     if over:
         use = shlex.join(["seqmixer", "evaluate", str(folder)])
         yield Finding("ok", f"finished: {where}; score it with: {use}")
@@ -135,7 +136,13 @@ def planned(config: Config, length: int | None) -> int | None:
     return config.training.epochs if length is None else run_length(config, length)
 
 
+def position_of(folder: Path) -> Position | None:
+    """Where a run is; None where it has no checkpoint that can be used."""
+    found = state(folder / "last", inspected(folder / "last"))
+    return None if found is None else restored(found, folder / "last")
+
+
 def state(folder: Path, places: Places) -> dict[str, Any] | None:
-    """The state of the newest whole checkpoint."""
+    """The state of the newest complete checkpoint."""
     whole = [name for name, wrong in places.items() if wrong is None]
-    return json.loads((folder.parent / whole[0] / checkpoint.STATE).read_text()) if whole else None
+    return checkpoint.read_state(folder.parent / whole[0]) if whole else None

@@ -115,5 +115,14 @@ def declared_extras() -> dict[str, list[str]]:
 
 
 def missing(packages: list[str]) -> list[str]:
-    installed = {distribution.name.lower() for package in packages for distribution in distributions(name=package)}
-    return [package for package in packages if package.lower() not in installed]
+    installed = {plain(distribution.name) for package in packages for distribution in distributions(name=package)}
+    return [package for package in packages if plain(package) not in installed]
+
+
+def plain(package: str) -> str:
+    """Names of packages that differ in case, -, _ and . are one.
+
+    >>> plain("EfficientNet_lite.pytorch")
+    'efficientnet-lite-pytorch'
+    """
+    return re.sub(r"[-_.]+", "-", package).lower()

@@ -12,7 +12,7 @@ from seqmixer.algorithms import Algorithm
 from seqmixer.build import Dimensions, Model, build_algorithm, build_model, build_reward
 from seqmixer.config import Config, HuggingFaceSettings
 from seqmixer.data import Task
-from seqmixer.doctor.checkpoints import Subject, examine_checkpoints, inspected, planned, state
+from seqmixer.doctor.checkpoints import Subject, examine_checkpoints, planned, position_of
 from seqmixer.doctor.cost import Plan, examine_cost
 from seqmixer.doctor.data import examine_data
 from seqmixer.doctor.environment import examine_environment
@@ -20,10 +20,11 @@ from seqmixer.doctor.findings import Diagnosis, Finding, Section
 from seqmixer.doctor.preflight import described, preflight, verdict
 from seqmixer.doctor.settings import examine_settings
 from seqmixer.errors import ConfigError, SeqmixerError
+from seqmixer.functions import is_path
 from seqmixer.identity import is_run, python_code, read_config
 from seqmixer.memory import within_memory
 from seqmixer.runs import load, located, start_from
-from seqmixer.training import checkpoint, device
+from seqmixer.training import Position, checkpoint, device
 from seqmixer.types import Reward
 
 BEST = "the best model of"  # a run
@@ -78,6 +79,10 @@ def measured(subject: Subject, task: Task) -> list[Section]:
     if config.training.threads is not None:
         torch.set_num_threads(config.training.threads)
     torch.manual_seed(config.seed)
+    if is_path(config.algorithm.name) and not subject.trusted:
+        what = f"the algorithm {config.algorithm.name!r} is Python code that a run folder names, and is not imported"
+        advice = "add --trust if the code is yours"
+        return [Section("cost", [Finding("note", what, "time, memory and pre-flight not measured", advice)])]
     try:
         model, origin = model_at_hand(subject, task)
         reward, findings = reward_at_hand(subject, task)
@@ -92,8 +97,8 @@ def measured(subject: Subject, task: Task) -> list[Section]:
     flights = []
     if any(stage.rewarded for stage in stages):
         flights = [examine_preflight(model, origin, task, reward, findings, stages[0].rewarded)]
-    position = state(subject.folder / "last", inspected(subject.folder / "last")) or {"epoch": 0}
-    plan = Plan(subject.folder, epochs, min(position["epoch"], epochs), [stage.label for stage in stages])
+    position = position_of(subject.folder) or Position()
+    plan = Plan(subject.folder, epochs, min(position.epoch, epochs), [stage.label for stage in stages])
     return [cost(config, task, model, algorithm, plan), *flights]
 
 

@@ -17,16 +17,17 @@ from typing import Any
 
 import torch
 
+from seqmixer import files
 from seqmixer import workers as processes
 from seqmixer.build import build_task
 from seqmixer.config import TOYS, Config, DataConfig
 from seqmixer.data import Task
 from seqmixer.errors import Interrupted, RunError
+from seqmixer.evaluation import read_scores
 from seqmixer.experiments.oracle import best_score
 from seqmixer.identity import read_config, require_same_config, require_same_data
 from seqmixer.runs import Run, located, task_of, train
 from seqmixer.training import epochs, read_log
-from seqmixer.training.checkpoint import write_whole
 from seqmixer.version import __version__
 
 LOOK = 1.0  # seconds between looks at the runs under way
@@ -115,17 +116,17 @@ def run_job(job: Job, folder: Path, judge: Judge = nothing_more, workers: int = 
     if result is None:
         began = time.perf_counter()
         run = train(job.config, folder, task=shared_task(job.config))
-        scores = json.loads((run.folder / "scores.json").read_text())
+        scores = read_scores(run.folder)
         trained = time.perf_counter()
         processes.stop_if_requested()  # in the last validation, which does not stop
         result = {
             "task": job.task,
             "method": job.method,
             "seed": job.seed,
-            "score": scores["test"],
-            "valid": scores["valid"],
-            "epoch": scores["epoch"],
-            "signature": scores["signature"],
+            "score": scores.test,
+            "valid": scores.valid,
+            "epoch": scores.epoch,
+            "signature": scores.signature,
             "seconds": round(sum(sum(event["seconds"].values()) for event in epochs(read_log(run.folder))), 1),
             "run": job.config.name,
             "version": __version__,
@@ -134,7 +135,7 @@ def run_job(job: Job, folder: Path, judge: Judge = nothing_more, workers: int = 
             **({} if job.method == "base" else judge(run)),
         }
         result["wall"] = {"train": round(trained - began, 1), "judge": round(time.perf_counter() - trained, 1)}
-        write_whole(run.folder / "result.json", json.dumps(result, indent=1))
+        files.write(run.folder / "result.json", json.dumps(result, indent=1))
     return result
 
 
@@ -157,9 +158,9 @@ def finished(job: Job, folder: Path) -> Result | None:
     require_same_config(run, located(job.config))
     require_same_data(run, (shared_task(job.config) or task_of(job.config, run)).splits)
     try:
-        result: Result = json.loads(path.read_text(encoding="utf-8"))
+        result: Result = files.read_json(path, Result)
         version = result["version"]
-    except (ValueError, KeyError, TypeError):
+    except (RunError, KeyError):
         return None  # damaged: what it said is found out again
     if version != __version__:
         raise RunError(
@@ -214,11 +215,11 @@ def count_seconds(folder: Path, more: float) -> float:
     """A table may take several calls: how long all of them took."""
     path = folder / "seconds"
     try:
-        before = float(path.read_text())
-    except (OSError, ValueError):  # none yet, or damaged
+        before = float(files.read_bytes(path))
+    except (RunError, ValueError):  # none yet, or damaged
         before = 0.0
     folder.mkdir(parents=True, exist_ok=True)
-    write_whole(path, f"{before + more:.1f}")
+    files.write(path, f"{before + more:.1f}")
     return before + more
 
 
@@ -253,7 +254,7 @@ def write_grid(
         "machine": "; ".join(dict.fromkeys(result["machine"] for result in results)),
         "results": sorted(results, key=lambda result: (result["task"], result["seed"], result["method"])),
     }
-    write_whole(folder / "grid.json", json.dumps(grid, indent=1))
+    files.write(folder / "grid.json", json.dumps(grid, indent=1))
 
 
 def machine() -> str:

@@ -1,13 +1,13 @@
 """grid.json to the numbers of a table: tasks x methods, mean and deviation over seeds, gains over XENT (Fig. 5)."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, stdev
-from typing import Any
 
+from seqmixer import files
 from seqmixer.errors import RunError
+from seqmixer.evaluation import read_scores
 
 LABELS = {
     "base": "base",
@@ -49,6 +49,34 @@ class Result:
     seconds: float
     folder: Path
     signature: str
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A result in grid.json."""
+
+    task: str
+    method: str
+    seed: int
+    score: float
+    valid: float
+    seconds: float
+    run: str
+    signature: str
+
+
+@dataclass(frozen=True)
+class Written:
+    """What is read of grid.json."""
+
+    tasks: list[str]
+    methods: list[str]
+    seeds: list[int]
+    seconds: float
+    workers: int
+    machine: str
+    results: list[Entry]
+    best: dict[str, float | None] | None = None
 
 
 @dataclass(frozen=True)
@@ -100,46 +128,31 @@ def read_grid(folder: Path) -> Grid:
     path = folder / "grid.json"
     if not path.is_file():
         raise RunError(f"{folder}: not a grid folder (no grid.json)")
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-        results = [read_result(folder, entry) for entry in values["results"]]
-        grid = Grid(
-            values["tasks"],
-            values["methods"],
-            values["seeds"],
-            best=values.get("best") or {},
-            seconds=values["seconds"],
-            workers=values["workers"],
-            machine=values["machine"],
-            results={(r.task, r.method): by_seed(results, r.task, r.method) for r in results},
-            metrics={r.task: read_metric(r.folder) for r in results},
-        )
-    except json.JSONDecodeError as error:
-        raise RunError(f"{path}:{error.lineno}: not JSON; the grid is damaged") from None
-    except KeyError as error:
-        raise RunError(f"{path}: {error} is missing; the grid is damaged") from None
+    values: Written = files.read_json(path, Written)
+    results = [
+        Result(e.task, e.method, e.seed, e.score, e.valid, e.seconds, folder / e.run, e.signature)
+        for e in values.results
+    ]
+    grid = Grid(
+        values.tasks,
+        values.methods,
+        values.seeds,
+        best=values.best or {},
+        seconds=values.seconds,
+        workers=values.workers,
+        machine=values.machine,
+        results={(r.task, r.method): by_seed(results, r.task, r.method) for r in results},
+        metrics={r.task: read_metric(r.folder) for r in results},
+    )
     require_complete(grid, path)
     return grid
-
-
-def read_result(folder: Path, entry: Mapping[str, Any]) -> Result:
-    return Result(
-        entry["task"],
-        entry["method"],
-        entry["seed"],
-        entry["score"],
-        entry["valid"],
-        entry["seconds"],
-        folder / entry["run"],
-        entry["signature"],
-    )
 
 
 def read_metric(run: Path) -> str:
     path = run / "scores.json"
     if not path.is_file():
         raise RunError(f"{path}: no such file, though grid.json names the run")
-    return json.loads(path.read_text(encoding="utf-8"))["metric"]
+    return read_scores(run).metric
 
 
 def by_seed(results: Sequence[Result], task: str, method: str) -> list[Result]:

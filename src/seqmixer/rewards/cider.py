@@ -9,7 +9,6 @@ lengthens the sentence like any other.
 """
 
 import hashlib
-import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -23,6 +22,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from seqmixer.errors import DataError, RewardError
+from seqmixer.files import replacing
 from seqmixer.rewards import ngrams
 from seqmixer.rewards.metric import Metric, as_reward
 from seqmixer.rewards.ranking import ranks, together
@@ -109,9 +109,8 @@ class DocumentFrequencies:
         tensors |= {f"idf.{n}": table for n, table in enumerate(self.idf)}
         about = {"documents": str(self.documents), "vocab": str(self.vocab), "fingerprint": self.fingerprint}
         about["checksum"] = self.checksum()
-        new = path.with_name(f"{path.name}.{os.getpid()}.new")
-        save_file(tensors, new, about)
-        new.replace(path)
+        with replacing(path) as new:
+            save_file(tensors, new, about)
 
     def checksum(self) -> str:
         """Of all that is saved: a table with a flipped bit would pay wrongly, without a word."""

@@ -1,18 +1,18 @@
 """Checkpoints: weights in safetensors, the rest in JSON; nothing is ever unpickled.
 
 A checkpoint is a folder with a manifest of its files' checksums. It is written beside its place, flushed to the disk
-and then renamed, and the one before is kept as NAME.1: whatever happens, one of the two is whole, and a damaged one is
-known by its checksums.
+and then renamed, and the one before is kept as NAME.1: whatever happens, one of the two is complete, and a damaged one
+is known by its checksums.
 """
 
-import hashlib
 import json
 import os
 import re
 import shutil
+import stat
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from seqmixer import files
 from seqmixer.errors import RunError
 
 Tensors = Mapping[str, Tensor]
@@ -33,25 +34,56 @@ NUMBER = re.compile(r"\.[0-9]{1,9}")
 
 def save(folder: Path, tensors: Tensors, state: Mapping[str, Any], keep: int = 1) -> None:
     """Write the checkpoint `folder`; the `keep` before it become folder.1, folder.2, ..."""
+    with replacing(folder, keep) as new:
+        save_file({name: tensor.detach().contiguous().cpu() for name, tensor in tensors.items()}, new / TENSORS)
+        (new / STATE).write_text(json.dumps(state, indent=1), encoding="utf-8")
+
+
+@contextmanager
+def replacing(folder: Path, keep: int) -> Iterator[Path]:
+    """A folder to fill, which takes the name `folder` when it is complete, sealed and on the disk.
+
+    A death leaves it as folder.new, complete or not. The newest complete one never lies there while a next is written.
+    """
     new = sibling(folder, "new")
-    if new.is_dir() and not folder.is_dir():
-        os.rename(new, folder)  # what a death between two renames left undone
+    if whole(new) and not whole(folder):
+        put(new, folder)  # death came just before it got its name
     shutil.rmtree(new, ignore_errors=True)
     new.mkdir(parents=True)
-    plain = {name: tensor.detach().contiguous().cpu() for name, tensor in tensors.items()}
-    save_file(plain, new / TENSORS)
-    (new / STATE).write_text(json.dumps(state, indent=1))
-    (new / MANIFEST).write_text(json.dumps({name: checksum(new / name) for name in (TENSORS, STATE)}, indent=1))
-    for path in (*new.iterdir(), new):
-        flush(path)
-    if folder.is_dir():
-        shutil.rmtree(sibling(folder, str(keep)), ignore_errors=True)
-        for number in range(keep, 1, -1):
-            if sibling(folder, str(number - 1)).is_dir():
-                os.rename(sibling(folder, str(number - 1)), sibling(folder, str(number)))
-        os.rename(folder, sibling(folder, "1"))
+    yield new
+    seal(new)
+    put(new, folder)
+    for old in numbered(folder):
+        if int(old.suffix[1:]) > keep:
+            shutil.rmtree(old)
+
+
+def seal(folder: Path) -> None:
+    """Write the manifest of a folder, and force all of it to the disk."""
+    mode = stat.S_IMODE(folder.stat().st_mode) & 0o666
+    for path in folder.rglob("*"):
+        if path.is_file():
+            path.chmod(mode)  # safetensors makes files that only their owner may read
+            files.flush(path)
+        else:
+            files.flush_folder(path)
+    manifest = {name: files.sha256(folder / name) for name in sorted(contents(folder))}
+    files.write(folder / MANIFEST, json.dumps(manifest, indent=1))
+
+
+def put(new: Path, folder: Path) -> None:
+    """Give a complete folder its name; what had it becomes folder.1."""
+    make_room(folder, 0)
     os.rename(new, folder)
-    flush(folder.parent)
+    files.flush_folder(folder.parent)
+
+
+def make_room(folder: Path, number: int) -> None:
+    """Rename folder.NUMBER (0: the folder itself) to the next number, and what is there before it."""
+    place = sibling(folder, str(number)) if number else folder
+    if place.is_dir():
+        make_room(folder, number + 1)
+        os.rename(place, sibling(folder, str(number + 1)))
 
 
 def load(folder: Path) -> tuple[dict[str, Tensor], State]:
@@ -72,26 +104,31 @@ def load(folder: Path) -> tuple[dict[str, Tensor], State]:
 def peek(folder: Path) -> State | None:
     """The state of the newest checkpoint that has a whole one; its tensors are not looked at. None where none has."""
     for place in places(folder):
-        with suppress(*UNREADABLE, KeyError, TypeError):
-            if json.loads((place / MANIFEST).read_text())[STATE] == checksum(place / STATE):
-                return dict(json.loads((place / STATE).read_text()))
+        with suppress(*UNREADABLE, KeyError):
+            if files.read_json(place / MANIFEST, dict[str, str])[STATE] == files.sha256(place / STATE):
+                return read_state(place)
     return None
 
 
 def read(place: Path) -> tuple[dict[str, Tensor], State]:
     verify(place)
-    return load_file(place / TENSORS), json.loads((place / STATE).read_text())
+    return load_file(place / TENSORS), read_state(place)
 
 
-def lost(best: Path, found: State, epoch: int) -> str:
+def read_state(place: Path) -> State:
+    found: State = files.read_json(place / STATE, dict[str, Any])
+    return found
+
+
+def lost(best: Path, found: int, epoch: int) -> str:
     """What to say of a folder whose newest whole model is of an epoch before the best one's."""
-    return f"{best}: that of epoch {epoch} is missing or damaged, and the one before it is of epoch {found['epoch']}"
+    return f"{best}: that of epoch {epoch} is missing or damaged, and the one before it is of epoch {found}"
 
 
 def discard(folder: Path, unwanted: Callable[[State], bool]) -> None:
     """Remove the checkpoints whose state is `unwanted`."""
     for place in list(places(folder)):
-        if whole(place) and unwanted(json.loads((place / STATE).read_text())):
+        if whole(place) and unwanted(read_state(place)):
             shutil.rmtree(place)
 
 
@@ -100,19 +137,28 @@ def exists(folder: Path) -> bool:
     return any(place != sibling(folder, "new") or whole(place) for place in places(folder))
 
 
+def usable(folder: Path) -> bool:
+    """Whether there is one to load."""
+    return any(whole(place) for place in places(folder))
+
+
 def whole(place: Path) -> bool:
     try:
         verify(place)
-    except RunError:
+    except (RunError, OSError):
         return False
     return True
 
 
 def places(folder: Path) -> Iterator[Path]:
     """Where the checkpoint may be, newest first: a new one is left beside its place by a death between two renames."""
+    yield from (path for path in (folder, sibling(folder, "new"), *numbered(folder)) if path.is_dir())
+
+
+def numbered(folder: Path) -> list[Path]:
+    """Those before it, newest first."""
     older = (path for path in folder.parent.glob(f"{folder.name}.*") if NUMBER.fullmatch(path.name, len(folder.name)))
-    numbered = sorted(older, key=lambda path: int(path.suffix[1:]))
-    yield from (path for path in (folder, sibling(folder, "new"), *numbered) if path.is_dir())
+    return sorted(older, key=lambda path: int(path.suffix[1:]))
 
 
 def sibling(folder: Path, suffix: str) -> Path:
@@ -120,40 +166,24 @@ def sibling(folder: Path, suffix: str) -> Path:
 
 
 def verify(place: Path) -> None:
-    """Hold the files against the manifest."""
+    """Hold the files of a sealed folder against its manifest."""
     try:
-        manifest = json.loads((place / MANIFEST).read_text())
-        wanted = {name: manifest[name] for name in (TENSORS, STATE)}
-    except (OSError, ValueError, KeyError, TypeError):
+        manifest: dict[str, str] = files.read_json(place / MANIFEST, dict[str, str])
+    except RunError:
         raise RunError("damaged: no readable manifest") from None
-    for name, expected in wanted.items():
-        if not (place / name).is_file():
+    there = contents(place)
+    for name in sorted(manifest.keys() | there):
+        if name not in there:
             raise RunError(f"damaged: {name} is missing")
-        if checksum(place / name) != expected:
+        if manifest.get(name) != files.sha256(place / name):
             raise RunError(f"damaged: {name} is not what was written")
 
 
-def checksum(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a file, or leave the one before: never half of it, and never through a link."""
-    new = sibling(path, "new")
-    new.unlink(missing_ok=True)
-    new.write_text(text, encoding="utf-8")
-    flush(new)
-    os.replace(new, path)
-
-
-def flush(path: Path) -> None:
-    """Force a file or a folder to the disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+def contents(folder: Path) -> set[str]:
+    """The files that are sealed: all but the manifest, hidden ones (of a desktop) and texts for people."""
+    found = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+    names = {path.as_posix() for path in found if not path.name.startswith(".") and path.suffix != ".md"}
+    return names - {MANIFEST}
 
 
 def prefixed(prefix: str, tensors: Tensors) -> dict[str, Tensor]:
@@ -167,11 +197,14 @@ def under(prefix: str, tensors: Tensors) -> dict[str, Tensor]:
 
 def load_weights(module: nn.Module, tensors: Tensors, where: Path) -> None:
     """Put weights into a module that must have just these."""
+    wanted = module.state_dict()
     try:
         module.load_state_dict(dict(tensors))
     except RuntimeError as error:
         lines = str(error).splitlines()
         raise RunError(f"{where}: the weights do not fit the model: {lines[-1].strip()}") from None
+    both = tensors.keys() & wanted.keys()
+    require_like({name: tensors[name] for name in both}, {name: wanted[name] for name in both}, where)
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
@@ -180,10 +213,34 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     return {f"{i}.{name}": value for i, memory in state.items() for name, value in memory.items() if value is not None}
 
 
-def load_optimizer(optimizer: torch.optim.Optimizer, tensors: Tensors) -> None:
-    """Give an optimiser its memory back; its settings stay."""
-    memory: dict[int, dict[str, Tensor]] = {}
-    for key, value in tensors.items():
-        i, _, name = key.partition(".")
-        memory.setdefault(int(i), {})[name] = value
-    optimizer.load_state_dict({**optimizer.state_dict(), "state": memory})
+def load_optimizer(optimizer: torch.optim.Optimizer, tensors: Tensors, where: Path) -> None:
+    """Give an optimiser its memory back; its settings stay. A parameter without a gradient yet has none."""
+    numbers = {key.partition(".")[0] for key in tensors}
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    memory: dict[int, dict[str, Tensor]] = {
+        i: {"step": torch.zeros(()), "exp_avg": parameter, "exp_avg_sq": parameter}
+        for i, parameter in enumerate(parameters)
+        if str(i) in numbers and isinstance(optimizer, torch.optim.Adam)  # SGD without momentum remembers nothing
+    }
+    wanted = {f"{i}.{name}": like for i, several in memory.items() for name, like in several.items()}
+    require_like(tensors, wanted, where)
+    state = {i: {name: tensors[f"{i}.{name}"] for name in several} for i, several in memory.items()}
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
+
+
+def require_like(tensors: Tensors, wanted: Tensors, where: Path) -> None:
+    """Refuse tensors of other names, shapes or types than `wanted`: fused kernels would read past their ends."""
+    for name in sorted(tensors.keys() | wanted.keys()):
+        if described(tensors.get(name)) != described(wanted.get(name)):
+            got, needed = described(tensors.get(name)), described(wanted.get(name))
+            raise RunError(f"{where}: {TENSORS} does not fit the run: {name!r} is {got}, not {needed}")
+
+
+def described(tensor: Tensor | None) -> str:
+    """
+    >>> described(torch.zeros(2, 3)), described(None)
+    ('float32 (2, 3)', 'missing')
+    """
+    if tensor is None:
+        return "missing"
+    return f"{str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}"

@@ -1,14 +1,50 @@
 """What a run leaves for its reader: log.jsonl, one JSON object per event, and samples.txt made of it."""
 
 import json
+import os
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired
 
+from typing_extensions import TypedDict
+
+from seqmixer import files
 from seqmixer.errors import RunError
-from seqmixer.training.checkpoint import write_whole
 
 Event = dict[str, Any]
-EPOCH = {"epoch", "stage", "rate", "train", "valid", "best", "symptoms", "seconds", "samples"}  # closes an epoch
+
+
+class Other(TypedDict):
+    """Any event."""
+
+    event: str
+    epoch: NotRequired[int]
+
+
+class Closing(TypedDict):
+    """The event that closes an epoch."""
+
+    event: str
+    epoch: int
+    stage: str
+    rate: float
+    train: dict[str, float]
+    valid: dict[str, float]
+    best: bool
+    symptoms: list[str]
+    seconds: dict[str, float]
+    samples: list[dict[str, str]]
+
+
+class BadNumbers(TypedDict):
+    """The event of batches with a number that is not finite."""
+
+    event: str
+    epoch: int
+    batch: int
+    batches: int
+    quantities: list[str]
+    where: str
+    done: str
 
 
 class Log:
@@ -24,6 +60,8 @@ class Log:
             return
         with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(event, ensure_ascii=False) + "\n")
+            file.flush()
+            os.fsync(file.fileno())  # a checkpoint that comes after it must not outlive it
 
     def keep_before(self, epoch: int) -> None:
         """Forget epochs that a resumed run will do again. Epochs count from 1 here."""
@@ -31,7 +69,12 @@ class Log:
             return
         events = [event for event in read_log(self.folder) if event.get("epoch", 0) < epoch]
         lines = "".join(json.dumps(event, ensure_ascii=False) + "\n" for event in events)
-        write_whole(self.path, lines)  # a death here must not cost the epochs before
+        files.write(self.path, lines)  # a death here must not cost the epochs before
+
+    def lacking(self, done: int) -> list[int]:
+        """The epochs that are done, but not in the log: it was deleted, or edited."""
+        there = {event["epoch"] for event in epochs(read_log(self.folder))}
+        return [epoch for epoch in range(1, done + 1) if epoch not in there]
 
     def write_samples(self) -> None:
         """samples.txt: hypothesis beside reference, epoch by epoch."""
@@ -42,7 +85,7 @@ class Log:
             blocks.append(f"== epoch {event['epoch']}: {event['stage']}")
             for sample in event["samples"]:
                 blocks += [f"{kind:>10}  {text}" for kind, text in sample.items()] + [""]
-        (self.folder / "samples.txt").write_text("\n".join(blocks) + "\n", encoding="utf-8")
+        files.write(self.folder / "samples.txt", "\n".join(blocks) + "\n")
 
 
 def read_log(folder: Path) -> list[Event]:
@@ -51,17 +94,16 @@ def read_log(folder: Path) -> list[Event]:
     if not path.exists():
         return []
     events = []
-    *lines, rest = path.read_bytes().split(b"\n")
+    *lines, rest = files.read_bytes(path).split(b"\n")
     for number, line in enumerate([*lines, rest] if rest else lines, 1):
         try:
-            event = json.loads(line.decode("utf-8"))
-            if (EPOCH if event["event"] == "epoch" else {"event"}) <= event.keys():
-                events.append(event)
-                continue
-        except (ValueError, TypeError, KeyError):
-            if number > len(lines):  # it has no end: death came while it was written
-                continue
-        raise RunError(f"{path}:{number}: no event of a run; the log is damaged: mend the line, or delete it")
+            event = files.parse_json(line, dict[str, Any], str(path))
+            files.parse_json(line, Closing if event.get("event") == "epoch" else Other, str(path))
+            events.append(event)
+        except RunError:
+            if number <= len(lines):  # else it has no end: death came while it was written
+                what = "no event of a run; the log is damaged: fix the line, or delete it"
+                raise RunError(f"{path}:{number}: {what}") from None
     return events
 
 

@@ -2,6 +2,7 @@
 
 import math
 import time
+import warnings
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -19,7 +20,7 @@ from seqmixer.schedules import decayed
 from seqmixer.training import checkpoint, noise, recovery
 from seqmixer.training.clock import Clock
 from seqmixer.training.log import Event, Log
-from seqmixer.training.position import Position, restored
+from seqmixer.training.position import Position, restored, restored_best
 from seqmixer.training.progress import Progress, Silent
 from seqmixer.training.regime import Regime
 from seqmixer.training.signals import Interrupt, interruptible
@@ -69,7 +70,7 @@ class Training:
         Ctrl-C saves and raises `Interrupted`; the same call then goes on.
         """
         self.out.mkdir(parents=True, exist_ok=True)
-        if ranks.from_first(lambda: checkpoint.exists(self.out / "last")):
+        if ranks.from_first(lambda: checkpoint.usable(self.out / "last")):
             self.resume()
             if self.finished:
                 self.progress.note(f"{self.out}: all epochs are done, nothing is trained; another folder begins anew")
@@ -245,24 +246,29 @@ class Training:
     def resume(self) -> None:
         folder = self.out / "last"
         tensors, state = ranks.from_first(lambda: checkpoint.load(folder))
+        self.position = restored(state, folder)
         checkpoint.load_weights(self.model, checkpoint.under("model", tensors), folder)
         if checkpoint.under("algorithm.reference", tensors):
             self.algorithm.remember(self.model)  # makes room for what is loaded now
         checkpoint.load_weights(self.algorithm, checkpoint.under("algorithm", tensors), folder)
-        checkpoint.load_optimizer(self.step.optimizer, checkpoint.under("optimizer", tensors))
+        checkpoint.load_optimizer(self.step.optimizer, checkpoint.under("optimizer", tensors), folder)
         if self.step.own_optimizer:
-            checkpoint.load_optimizer(self.step.own_optimizer, checkpoint.under("own", tensors))
+            checkpoint.load_optimizer(self.step.own_optimizer, checkpoint.under("own", tensors), folder)
         means = checkpoint.under("means", tensors)
+        sums = {k: torch.zeros(3, len(k.split(SEPARATOR)), dtype=torch.double) for k in means}
+        checkpoint.require_like(means, sums, folder)
         self.means.sums = {tuple(k.split(SEPARATOR)): v.to(self.device) for k, v in means.items()}
-        self.position = restored(state, folder)
         self.means.counts.copy_(torch.tensor(self.position.counts))
         self.step.rate = self.position.rate
         self.clock.seconds = dict(self.position.seconds)
         self.log.keep_before(self.position.epoch + 1)
         if ranks.first():
-            done = self.position.epoch  # a best model of a later epoch will come again
-            checkpoint.discard(self.out / "best", lambda best: bool(best["epoch"] > done))
-        if not noise.restore(checkpoint.under("random", tensors), self.device):
+            done, best = self.position.epoch, self.out / "best"
+            checkpoint.discard(best, lambda state: restored_best(state, best).epoch > done)  # it will come again
+            if lacking := self.log.lacking(done):
+                what = f"lacks {len(lacking)} of {done} epochs that are done, the first is {lacking[0]}"
+                warnings.warn(f"{self.log.path} {what}; if you have a copy, stop and put it back", stacklevel=2)
+        if not noise.restore(checkpoint.under("random", tensors), self.device, folder):
             self.renew_noise()
 
     def renew_noise(self) -> None:
@@ -275,8 +281,9 @@ class Training:
         self.save_best()
         folder = self.out / "best"
         tensors, state = ranks.from_first(lambda: checkpoint.load(folder))
-        if state["epoch"] < self.position.best_epoch:
-            raise RunError(f"{checkpoint.lost(folder, state, self.position.best_epoch)}; put it back, or train anew")
+        found = restored_best(state, folder).epoch
+        if found < self.position.best_epoch:
+            raise RunError(f"{checkpoint.lost(folder, found, self.position.best_epoch)}; put it back, or train anew")
         checkpoint.load_weights(self.model, tensors, folder)
 
 

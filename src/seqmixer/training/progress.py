@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
+from seqmixer.errors import printable
 from seqmixer.training.log import Event
 from seqmixer.training.means import Means
 
@@ -59,12 +60,16 @@ class Terminal:
         self.looked = 0.0
 
     def note(self, line: str) -> None:
-        self.bar.console.print(line, highlight=False, soft_wrap=True, markup=False)  # a sentence may have brackets
+        self.print(line)
+
+    def print(self, line: str, style: str | None = None) -> None:
+        """A line as it is: a sentence in it may have brackets, or control characters."""
+        self.bar.console.print(printable(line), style=style, highlight=False, soft_wrap=True, markup=False)
 
     def epoch(self, epoch: int, epochs: int, stage: str, batch: int, total: int) -> None:
         self.bar.start()
         if stage != self.stage:
-            self.bar.console.print(f"[bold]{stage}", highlight=False)
+            self.print(stage, "bold")
             self.stage = stage
         self.bar.reset(self.task, description=f"epoch {epoch}/{epochs}", completed=batch, total=total, running="")
 
@@ -78,9 +83,9 @@ class Terminal:
         valid = "  ".join(f"{name} {value:.2f}" for name, value in event["valid"].items())
         seconds = sum(event["seconds"].values())
         line = f"  epoch {event['epoch']:3}  {brief(event['train'])}  | valid: {valid}{' *' if event['best'] else '  '}"
-        self.bar.console.print(f"{line}  {seconds:.1f} s", highlight=False, soft_wrap=True)
+        self.print(f"{line}  {seconds:.1f} s")
         for symptom in event["symptoms"]:
-            self.bar.console.print(f"    [yellow]{symptom}", highlight=False, soft_wrap=True)
+            self.print(f"    {symptom}", "yellow")
 
     def stop(self) -> None:
         self.bar.stop()

@@ -3,7 +3,6 @@
 The official annotations are {"images": [{"id", "file_name"}], "annotations": [{"id", "image_id", "caption"}]}.
 """
 
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -17,6 +16,7 @@ from seqmixer.data.prepare.corpus import CaptionCorpus
 from seqmixer.data.prepare.reading import find
 from seqmixer.data.prepare.sampling import draw
 from seqmixer.errors import DataError
+from seqmixer.files import parse_json
 
 PUBLISHED = {"valid": 5_000, "test": 5_000}  # of train the paper says "around 80k"
 Described = tuple[str, list[str]]  # the file name of an image, and its captions
@@ -65,7 +65,7 @@ def described(path: Path) -> tuple[list[Described], dict[str, int]]:
 def parsed(path: Path) -> tuple[dict[int, str], list[dict[str, Any]]]:
     """The file names of the images by id, and the annotations."""
     try:
-        content = json.loads(read_utf8(path))
+        content = parse_json(read_utf8(path), Any, str(path), DataError)
         images = {int(image["id"]): str(image["file_name"]) for image in content["images"]}
         keys = ("id", "image_id", "caption")
         annotations = [{key: annotation[key] for key in keys} for annotation in content["annotations"]]
@@ -73,7 +73,7 @@ def parsed(path: Path) -> tuple[dict[int, str], list[dict[str, Any]]]:
         whole = all(type(number) is int for number in numbers) and all(
             type(each["caption"]) is str for each in annotations
         )
-    except (ValueError, KeyError, TypeError):
+    except (DataError, ValueError, KeyError, TypeError):
         whole = False
     if not whole:
         raise DataError(

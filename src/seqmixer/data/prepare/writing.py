@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
+from seqmixer import files
 from seqmixer.data.captions import captions_task, write_features
 from seqmixer.data.cards import Card, Origin, as_json, as_markdown, describe
 from seqmixer.data.collector import collector_paused
@@ -87,12 +88,9 @@ def new_folder(out: Path) -> Iterator[Path]:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A file to write, which takes the name `path` only when it is whole."""
-    part = path.with_name(f".part-{os.getpid()}-{path.name}")
+    """A file to write, which takes the name `path` only when it is complete."""
     try:
-        yield part
-        os.replace(part, path)
+        with files.replacing(path) as new:
+            yield new
     except OSError as error:
         raise DataError(f"{path} cannot be written: {error.strerror or error}") from error
-    finally:
-        part.unlink(missing_ok=True)

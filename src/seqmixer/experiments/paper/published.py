@@ -1,10 +1,11 @@
 """The paper's own numbers, read from published.toml, which says where each is from."""
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from seqmixer import files
 
 FILE = Path(__file__).with_name("published.toml")
 
@@ -26,7 +27,7 @@ def published(task: str) -> Published:
     >>> published("translation").scores["mixer"]
     20.73
     """
-    entry = tomllib.loads(FILE.read_text(encoding="utf-8"))[task]
+    entry = files.read_toml(FILE)[task]
     return Published(
         entry["data"], entry["metric"], entry["where"], entry["scores"], entry["schedule"], entry.get("cross", {})
     )

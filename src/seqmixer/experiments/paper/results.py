@@ -1,11 +1,11 @@
 """The runs of one experiment as numbers: Fig. 5, Fig. 6, Fig. 8, both protocols, and what chance could explain."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import mean
 
+from seqmixer import files
 from seqmixer.experiments.compare import paired_bootstrap
 from seqmixer.experiments.grid import Result
 from seqmixer.experiments.paper.beams import ENDS, WIDTHS, main_metric, read_counts, standard_metrics
@@ -156,6 +156,6 @@ def published_cells(scores: Mapping[str, float]) -> dict[str, Cell]:
 def read_results(experiment: Experiment, card: Card) -> Results:
     """Read what `run_grid` left in the experiment's folder."""
     grid = read_grid(experiment.folder)
-    raw = json.loads((experiment.folder / "grid.json").read_text(encoding="utf-8"))["results"]
+    raw = files.read_json(experiment.folder / "grid.json")["results"]
     runs = {(result["method"], result["seed"]): result for result in raw}
     return Results(experiment, card, grid, runs, published(experiment.task))

@@ -11,8 +11,10 @@ import tomli_w
 from rich.markup import escape
 from rich.table import Table
 
+from seqmixer import files
 from seqmixer.config import Config
 from seqmixer.errors import RunError
+from seqmixer.evaluation import read_scores
 from seqmixer.experiments.report import duration, markdown_header, markdown_row, number
 from seqmixer.experiments.sweep.figure import what_mattered
 from seqmixer.experiments.sweep.search import Search, load_study, locked, trial_name
@@ -54,10 +56,10 @@ def write_record(search: Search, command: str) -> Record:
             reasons = [trial.reason for trial in record.trials if trial.reason]
             why = f"; the first that failed: {reasons[0]}" if reasons else ""
             raise RunError(f"{search.folder}: none of {len(record.trials)} trials was trained to its end{why}")
-        (search.folder / "best.toml").write_text(best_toml(record), encoding="utf-8")
-        (search.folder / "sweep.svg").write_text(what_mattered(record.ranked, record.importance), encoding="utf-8")
-        (search.folder / "sweep.json").write_text(json.dumps(as_json(record), indent=1))
-        (search.folder / "sweep.md").write_text("\n".join(markdown(record)) + "\n", encoding="utf-8")
+        files.write(search.folder / "best.toml", best_toml(record))
+        files.write(search.folder / "sweep.svg", what_mattered(record.ranked, record.importance))
+        files.write(search.folder / "sweep.json", json.dumps(as_json(record), indent=1))
+        files.write(search.folder / "sweep.md", "\n".join(markdown(record)) + "\n")
     return record
 
 
@@ -121,10 +123,10 @@ def written(found: Choices | Range) -> object:
 
 def markdown(record: Record) -> Iterator[str]:
     search, best = record.search, record.ranked[0]
-    test = json.loads((search.folder / trial_name(best.number) / "scores.json").read_text())
+    test = read_scores(search.folder / trial_name(best.number))
     yield from (f"# A search for {search.config.name}", "")
     yield f"{summary(record)} The best, {trial_name(best.number)}, has {scored(record, best)} on the validation split,"
-    yield f"which chose it, and {test['test']:.2f} on the test split (`{test['signature']}`)."
+    yield f"which chose it, and {test.test:.2f} on the test split (`{test.signature}`)."
     yield from ("", "## Best trials", "", *trial_table(record), "", "## What mattered", "")
     yield from (f"- `{name}`: {share:.2f}" for name, share in record.importance.items())
     yield from (["", IMPORTANCE] if record.importance else ["The trials are too few, or too alike, to tell."])

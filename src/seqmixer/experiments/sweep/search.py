@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from filelock import BaseFileLock, FileLock, Timeout
 
+from seqmixer import files
 from seqmixer.config import Config
 from seqmixer.errors import ConfigError, RunError, missing_extra, unknown
 from seqmixer.experiments.grid import shared_task
@@ -27,7 +28,6 @@ from seqmixer.experiments.sweep.space import Choices, Domain, Space, Value, Valu
 from seqmixer.identity import MAY_CHANGE
 from seqmixer.runs import task_of
 from seqmixer.settings import flat
-from seqmixer.training.checkpoint import write_whole
 
 if TYPE_CHECKING:  # an extra: loaded by the functions that need it
     from optuna import Study, Trial
@@ -106,11 +106,11 @@ def require_same_search(search: Search, sought: dict[str, Any]) -> None:
     path = search.folder / "search.json"
     now = json.loads(json.dumps(sought))
     if not path.is_file():
-        write_whole(path, json.dumps(now, indent=1))
+        files.write(path, json.dumps(now, indent=1))
         return
     try:
-        before = dict(json.loads(path.read_text(encoding="utf-8")))
-    except (ValueError, TypeError):
+        before: dict[str, Any] = files.read_json(path, dict[str, Any])
+    except RunError:
         raise RunError(f"{path} is damaged; put it back, or choose another --out") from None
     for name in sorted(before.keys() | now.keys()):
         if before.get(name) != now.get(name):

@@ -5,7 +5,6 @@
 """
 
 import math
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -15,6 +14,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from seqmixer import files
 from seqmixer.config import Config
 from seqmixer.errors import ConfigError, unknown
 from seqmixer.settings import change_kind, explain, flat
@@ -66,12 +66,9 @@ def read_space(path: Path, base: Config) -> Space:
 
 
 def read(path: Path) -> dict[str, Any]:
-    if not path.is_file():
+    if not path.exists():
         raise ConfigError(f"{path}: no such file; --search names a TOML file of settings and their choices")
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except ValueError as error:
-        raise ConfigError(f"{path}: not TOML: {error}") from None
+    return files.read_toml(path)
 
 
 def entries(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

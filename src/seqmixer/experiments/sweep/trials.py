@@ -1,6 +1,5 @@
 """Run the trials of a search, here or in several processes, and say what came of each."""
 
-import json
 import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, wait
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 from seqmixer import workers as processes
 from seqmixer.config import Config
 from seqmixer.errors import ConfigError, Diverged, Interrupted, OutOfMemory
+from seqmixer.evaluation import read_scores
 from seqmixer.experiments.grid import machine, share_cores, shared_task
 from seqmixer.experiments.sweep.search import Claim, Search, claim, load_study, open_search, trial_name
 from seqmixer.experiments.sweep.space import Values, changed
@@ -107,7 +107,7 @@ def score_of(search: Search, claimed: Claim, objective: Objective) -> float:
 def validation_score(config: Config, folder: Path, progress: Progress) -> float:
     """Train a run to its end. -> the validation score of its best model"""
     run = train(config, folder, progress, task=shared_task(config))
-    return float(json.loads((run.folder / "scores.json").read_text())["valid"])
+    return read_scores(run.folder).valid
 
 
 class Watch(Silent):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from seqmixer.errors import ConfigError, missing_extra
+from seqmixer.files import foreign
 from seqmixer.models.huggingface.adapter import Adapter
 from seqmixer.models.huggingface.decoder import Decoder
 from seqmixer.models.huggingface.encoder_decoder import EncoderDecoder
@@ -41,13 +42,14 @@ def load(
     """
     config = read_config(pretrained.path)
     network = read_network(pretrained, config)
-    if checkpointing:
-        recompute_layers(network)
-    if lora_rank:
-        network = with_lora(network, lora_rank)
-    if config.is_encoder_decoder:
-        return EncoderDecoder(network, pretrained.ids, dtype)
-    return Decoder(network, pretrained.ids, dtype)
+    with blaming(pretrained.path):
+        if checkpointing:
+            recompute_layers(network)
+        if lora_rank:
+            network = with_lora(network, lora_rank)
+        if config.is_encoder_decoder:
+            return EncoderDecoder(network, pretrained.ids, dtype)
+        return Decoder(network, pretrained.ids, dtype)
 
 
 def save(model: Adapter, folder: Path, lora: bool) -> None:
@@ -108,12 +110,8 @@ def require_safetensors(folder: Path) -> None:
 @contextmanager
 def blaming(path: str) -> Iterator[None]:
     """What transformers says of a folder or a name, in one line."""
-    try:
-        with quiet():
-            yield
-    except (OSError, ValueError, KeyError) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise ConfigError(f"model.path = {path!r} cannot be loaded: {reason}") from error
+    with quiet(), foreign(path, f"model.path = {path!r} cannot be loaded"):
+        yield
 
 
 @contextmanager
