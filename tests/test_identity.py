@@ -356,5 +356,5 @@ def test_anything_of_a_run_makes_a_run_folder(evil, tmp_path, name):
     folder = tmp_path / "sent"
     (folder / name).parent.mkdir(parents=True)
     (folder / name).touch()
-    with pytest.raises(ConfigError, match=r"lies in a run folder and has the Python function 'evil:reward'"):
+    with pytest.raises(ConfigError, match=r"lies in a run folder and names the Python code 'evil:reward'"):
         require_own_code(folder / "config.toml", read_config(evil), trust=False)
