@@ -12,9 +12,9 @@ xent_epochs = int(sys.argv[1]) if len(sys.argv) > 1 else 8
 task = toy.translation(seed=1)
 encoder = AttentiveEncoder(len(task.source_vocab), hidden=64, positions=20)
 model = Recurrent(LSTMCell, encoder, len(task.target_vocab), hidden=64)  # or any SequenceModel
-forced = forced_words(task.length, delta=5, xent_epochs=xent_epochs, mixed_epochs=1, whole=True)
+forced = forced_words(task.length, delta=5, xent_epochs=xent_epochs, mixed_epochs=1, to_zero=True)
 algorithm = Mixer(sentence_bleu, LinearBaseline(model.features), task.length, forced)  # or any reward
-settings = TrainingConfig(batch_size=64, lr=4e-3, mixed_lr=1e-3)
+settings = TrainingConfig(batch_size=64, lr=4e-3, rl_lr=1e-3)
 
 Training(model, algorithm, task, "runs/ten-lines", epochs=len(forced), settings=settings).run()
 print(evaluate(model, task, task.test, BLEU, beam=5).score)

@@ -10,7 +10,7 @@ import torch
 TINY = [
     "--set", "model.hidden=8", "--set", "training.batch_size=4", "--set", "training.threads=1",
     "--set", "algorithm.xent_epochs=2", "--set", "algorithm.mixed_epochs=1", "--set", "algorithm.delta=3",
-    "--set", "training.mixed_lr=0.0002",
+    "--set", "training.rl_lr=0.0002",
 ]  # fmt: skip
 
 

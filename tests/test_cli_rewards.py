@@ -78,7 +78,7 @@ def interrupts(hypothesis, references):
 SOURCES = ["a b c", "b c", "c d e a", "d", "e a b", "a c", "b d", "c e a"]
 TINY = [
     "--set", "model.hidden=8", "--set", "training.batch_size=4", "--set", "algorithm.xent_epochs=1",
-    "--set", "algorithm.mixed_epochs=1", "--set", "algorithm.delta=3", "--set", "algorithm.whole=false",
+    "--set", "algorithm.mixed_epochs=1", "--set", "algorithm.delta=3", "--set", "algorithm.to_zero=false",
 ]  # fmt: skip
 
 
@@ -159,7 +159,7 @@ def test_a_reward_that_misbehaves_is_one_line_and_exit_code_2(train, folder, mon
     ],
 )
 def test_every_kind_of_function_trains(train, folder, settings, reward):
-    code, err = train(*settings, "algorithm.whole=true", "training.epochs=3")
+    code, err = train(*settings, "algorithm.to_zero=true", "training.epochs=3")
     assert code == 0, err
     last = json.loads((folder / "runs/mine/log.jsonl").read_text().splitlines()[-1])
     assert "s = 0" in last["stage"]  # every sentence is rewarded

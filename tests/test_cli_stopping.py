@@ -28,7 +28,7 @@ name = "rouge2"
 [training]
 batch_size = 16
 lr = 0.01
-mixed_lr = 0.002
+rl_lr = 0.002
 threads = 1
 [evaluation]
 metric = "rouge2"

@@ -5,7 +5,7 @@ import pytest
 
 from seqmixer.config import Config, documentation
 from seqmixer.errors import ConfigError
-from seqmixer.settings import OneOf
+from seqmixer.settings import RENAMED, OneOf
 
 
 def load(tmp_path, text, *overrides):
@@ -69,7 +69,7 @@ def test_the_data_folder_comes_from_the_environment(monkeypatch):
     assert Config().data.model_copy().folder == Config.parse({"data": {}}).data.folder == "/somewhere"
 
 
-MODEL = "model.dropout, model.hidden, model.init, model.layers, model.name, model.reading, model.window"
+MODEL = "model.dropout, model.hidden, model.init, model.layers, model.name, model.variant, model.window"
 
 
 @pytest.mark.parametrize(
@@ -218,6 +218,16 @@ def test_an_override_of_the_kind_drops_what_only_the_kind_in_the_file_reads(tmp_
         load(tmp_path, text, "algorithm.name=xent", "algorithm.samples=4")
     with pytest.raises(ConfigError, match=r"unknown setting 'model\.hads'"):
         load(tmp_path, text.replace("heads", "hads"), "model.name=gru")
+
+
+@pytest.mark.parametrize(("old", "new"), RENAMED.items())
+def test_an_old_name_is_refused_with_the_new_one(old, new):
+    table, name = old.split(".")
+    with pytest.raises(ConfigError) as error:
+        Config.parse({table: {name: 1}})
+    assert str(error.value) == f"config: {old} is now called {new}; rename it"
+    section, last = new.split(".")
+    assert last in type(getattr(Config(), section)).model_fields
 
 
 def test_a_built_in_task_in_the_words_of_a_pretrained_model_has_a_length():

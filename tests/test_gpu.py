@@ -55,7 +55,7 @@ def test_searches_find_the_same_sentences_as_on_the_cpu():
 
 def test_mixer_trains_and_resumes(tmp_path):
     task = toy.translation(seed=1, train=2000, valid=50, test=50)
-    settings = TrainingConfig(batch_size=64, lr=0.004, mixed_lr=0.001, device="cuda")
+    settings = TrainingConfig(batch_size=64, lr=0.004, rl_lr=0.001, device="cuda")
 
     def training(count):
         torch.manual_seed(0)
@@ -94,7 +94,7 @@ def test_the_kl_term_and_skipped_batches_are_part_of_the_captured_step(tmp_path)
             notes.append(line)
 
     algorithm = Mixer(reward, LinearBaseline(model.features), task.length, [15, 0, 0], kl=0.1)
-    settings = TrainingConfig(batch_size=4, lr=0.004, device="cuda", bad_numbers="skip")
+    settings = TrainingConfig(batch_size=4, lr=0.004, device="cuda", nonfinite="skip")
     run = Training(model, algorithm, task, tmp_path, epochs=3, settings=settings, progress=Notes())
     run.run()
     assert not run.step.programs.impossible

@@ -68,7 +68,7 @@ def test_a_run_can_be_opened_from_another_folder(tmp_path, monkeypatch):
 @pytest.mark.parametrize("algorithm", ["xent", "dad", "e2e", "reinforce", "mixer"])
 def test_every_algorithm_trains_every_model_from_a_config(tmp_path, name, algorithm):
     changes = {"model__name": name, "model__layers": 2, "model__dropout": 0.1}
-    changes |= {} if name == "transformer" else {"model__reading": "released"}
+    changes |= {} if name == "transformer" else {"model__variant": "released"}
     schedule = {"algorithm__xent_epochs": 1, "algorithm__mixed_epochs": 1, "algorithm__delta": 3}
     run = train(config(tmp_path, **changes, **schedule, algorithm__name=algorithm, training__epochs=4), tmp_path)
     assert len((run.folder / "log.jsonl").read_text().splitlines()) == 4
@@ -217,7 +217,7 @@ def test_more_epochs_may_be_asked_for(tmp_path):
 
 def test_what_is_done_about_bad_numbers_may_change(tmp_path):
     train(config(tmp_path), tmp_path)
-    train(config(tmp_path, training__epochs=3, training__bad_numbers="skip"), tmp_path)
+    train(config(tmp_path, training__epochs=3, training__nonfinite="skip"), tmp_path)
     assert len((tmp_path / "run/log.jsonl").read_text().splitlines()) == 3
 
 

@@ -18,7 +18,7 @@ model = load(Pretrained(path, pieces.ids))
 
 forced = forced_words(task.length, delta=20, xent_epochs=epochs, mixed_epochs=1)
 algorithm = Mixer(as_reward(chrf), LinearBaseline(model.features), task.length, forced)
-settings = TrainingConfig(batch_size=16, lr=2e-5, mixed_lr=5e-6, clip=1.0)
+settings = TrainingConfig(batch_size=16, lr=2e-5, rl_lr=5e-6, clip=1.0)
 Training(model, algorithm, task, "runs/marian-on-chrf", epochs=len(forced), settings=settings, metric=chrf).run()
 print(evaluate(model, task, task.test, chrf, beam=4).score)
 model.network.save_pretrained("runs/marian-on-chrf/pretrained")

@@ -33,7 +33,7 @@ MAY_CHANGE = {  # between resumes
     "data.folder",  # what is read there is held to the fingerprints
     "evaluation.batch_size",
     *(f"reward.{name}" for name in ("workers", "seconds")),
-    *(f"training.{name}" for name in ("bad_numbers", "device", "epochs", "keep", "samples", "save_minutes", "threads")),
+    *(f"training.{name}" for name in ("nonfinite", "device", "epochs", "keep", "samples", "save_minutes", "threads")),
 }
 
 

@@ -19,6 +19,14 @@ MEANT = {  # in place of pydantic's words, by the kind of its error
     "tuple_type": 'write a list of names, such as ["train.de", "train.en"]',
     "model_type": "this is a table of settings; `seqmixer settings` lists them",
 }
+RENAMED = {  # since version 0.1
+    "algorithm.whole": "algorithm.to_zero",
+    "model.reading": "model.variant",
+    "training.bad_numbers": "training.nonfinite",
+    "training.mixed_dropout": "training.rl_dropout",
+    "training.mixed_lr": "training.rl_lr",
+    "training.samples": "training.examples",
+}
 WIDTH = 110  # of the lines of comments in the list of settings
 
 
@@ -198,6 +206,8 @@ def described(error: ErrorDetails, names: Sequence[str]) -> str:
 def refused(names: Sequence[str], config: type[BaseModel], values: Mapping[str, Any]) -> str:
     """What to say of a setting that nothing reads: which kind would, or the nearest name that there is."""
     table, last = names[0], names[-1]
+    if new := RENAMED.get(".".join(names)):
+        return f"{'.'.join(names)} is now called {new}; rename it"
     several = one_of(config.model_fields[table]) if len(names) == 2 else None
     if several is not None and (holders := several.holders(last)):
         which = " or ".join(map(repr, holders))

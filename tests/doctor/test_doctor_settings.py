@@ -4,7 +4,7 @@ from seqmixer.config import Config
 from seqmixer.doctor.settings import examine_settings
 from seqmixer.settings import assign
 
-GOOD = ("training.mixed_lr=0.0002", "algorithm.name=mixer")
+GOOD = ("training.rl_lr=0.0002", "algorithm.name=mixer")
 
 
 def said(*overrides, length=10):
@@ -34,7 +34,7 @@ def test_settings_that_go_together_are_left_alone():
             "model with training.start, or set algorithm.name = 'mixer'",
         ),
         (
-            ["training.patience=3", "training.mixed_lr=0.00015"],
+            ["training.patience=3", "training.rl_lr=0.00015"],
             "note",
             "training.patience ends the run the first time: half of 0.00015 is below training.min_lr: it never goes back to "
             "the best model to go on from there; lower training.min_lr",
@@ -56,13 +56,13 @@ def test_settings_that_go_together_are_left_alone():
             "algorithm.reinforce_weight is 0: the reward then teaches nothing; raise it",
         ),
         (
-            ["training.mixed_lr=0.002"],
+            ["training.rl_lr=0.002"],
             "warning",
-            "training.mixed_lr = 0.002 is not below training.lr = 0.001: a third to a twentieth of it is what works; set "
-            "training.mixed_lr between 5e-05 and 0.00033",
+            "training.rl_lr = 0.002 is not below training.lr = 0.001: a third to a twentieth of it is what works; set "
+            "training.rl_lr between 5e-05 and 0.00033",
         ),
         (
-            ["training.decay=1.2", "training.lr=5e-5", "training.mixed_lr=1e-5"],
+            ["training.decay=1.2", "training.lr=5e-5", "training.rl_lr=1e-5"],
             "warning",
             "training.lr = 5e-05 is below training.min_lr = 0.0001: the run ends the first time that perplexity does not "
             "improve; lower training.min_lr",
@@ -98,10 +98,10 @@ def test_a_rate_that_decays_may_end_the_stages_that_pay_unless_they_have_their_o
 
 
 def test_a_rate_that_is_not_set():
-    assert examine_settings(Config(), 10).findings[0].what == "training.mixed_lr is not set"
+    assert examine_settings(Config(), 10).findings[0].what == "training.rl_lr is not set"
     assert str(examine_settings(Config(), 10).findings[0]) == (
-        "training.mixed_lr is not set: the stages with REINFORCE go on with XENT's, and a third to a twentieth of it is what "
-        "works; set training.mixed_lr between 5e-05 and 0.00033"
+        "training.rl_lr is not set: the stages with REINFORCE go on with XENT's, and a third to a twentieth of it is what "
+        "works; set training.rl_lr between 5e-05 and 0.00033"
     )
 
 

@@ -47,7 +47,7 @@ name = "rouge2"
 [training]
 batch_size = 64
 lr = 0.01
-mixed_lr = 0.002
+rl_lr = 0.002
 [evaluation]
 metric = "rouge2"
 """
@@ -126,7 +126,7 @@ def test_the_best_score_is_above_that_of_greedy_search_on_the_true_distribution(
 
 def plain(recipe):
     """The recipe without a rate for what starts from the base, with the released decay."""
-    text = RECIPE.replace("mixed_lr = 0.002\n", "decay = 1.2\n")
+    text = RECIPE.replace("rl_lr = 0.002\n", "decay = 1.2\n")
     recipe.path.write_text(text)
     return recipe
 
@@ -153,7 +153,7 @@ def test_a_method_from_scratch_starts_from_nothing_with_the_rate_and_the_epochs_
     recipe = replace(recipe, methods=(*METHODS, scratch), settings=("data.limit=70",))
     (job,) = scratch_jobs(recipe, seed=2)
     training = job.config.training
-    assert (training.start, training.epochs, training.lr, training.mixed_lr) == (None, 3, 0.01, 0.01)
+    assert (training.start, training.epochs, training.lr, training.rl_lr) == (None, 3, 0.01, 0.01)
     assert (job.config.name, job.config.algorithm.name, job.config.data.limit) == (
         "toy-summarization/seed-2/reinforce",
         "reinforce",

@@ -20,7 +20,7 @@ UPDATES = 50  # 10 epochs of 5 batches
 LENGTH = 7  # T
 WORDS = ["red", "blue", "green", "big", "small", "old", "new", "cat", "dog", "bird", "sees", "likes", "finds"]
 
-TRAINING = {"epochs": 10, "batch_size": 4, "lr": 0.01, "mixed_lr": 0.005, "device": "cpu", "precision": "float32"}
+TRAINING = {"epochs": 10, "batch_size": 4, "lr": 0.01, "rl_lr": 0.005, "device": "cpu", "precision": "float32"}
 MIXER = {"name": "mixer", "xent_epochs": 4, "mixed_epochs": 2, "delta": 3}  # s = 7, 4, 1 and 0
 REINFORCE = {"name": "reinforce"}
 FOUR = {"samples": 4, "baseline": "leave-one-out"}
@@ -57,8 +57,8 @@ def cases():
         "lstm": {"name": "lstm"},
         "gru": {"name": "gru"},
         "transformer": {"name": "transformer", "heads": 2},
-        "elman, released": {"name": "elman", "reading": "released", "window": 3, "init": 0.3},
-        "lstm, released": {"name": "lstm", "reading": "released", "init": 0.3},
+        "elman, released": {"name": "elman", "variant": "released", "window": 3, "init": 0.3},
+        "lstm, released": {"name": "lstm", "variant": "released", "init": 0.3},
         "lstm, layers and dropout": {"name": "lstm", "layers": 2, "dropout": 0.2},
         "gru, layers and dropout": {"name": "gru", "layers": 2, "dropout": 0.2},
         "transformer, learned positions, layers and dropout": {
@@ -78,7 +78,7 @@ def cases():
     found["mixer, dropout while sampling, sgd"] = {
         "model": {"name": "lstm", "dropout": 0.2},
         "algorithm": MIXER,
-        "training": {"mixed_dropout": True, "optimizer": "sgd", "lr": 0.2, "clip": 0.5},
+        "training": {"rl_dropout": True, "optimizer": "sgd", "lr": 0.2, "clip": 0.5},
     }
     return found
 

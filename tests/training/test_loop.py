@@ -85,8 +85,8 @@ def test_sentences_that_mixer_wrote_nothing_of_are_not_in_the_mean_reward(task, 
     assert logged[0]["own_words"] == 0 < logged[1]["own_words"] < 0.5
 
 
-@pytest.mark.parametrize("mixed_dropout", [False, True])
-def test_dropout_is_on_where_words_are_learnt_and_off_where_they_are_sampled(task, tmp_path, mixed_dropout):
+@pytest.mark.parametrize("rl_dropout", [False, True])
+def test_dropout_is_on_where_words_are_learnt_and_off_where_they_are_sampled(task, tmp_path, rl_dropout):
     """Seen where it acts: a dropped input is 0, which no kept one is."""
     model, by_epoch = model_for(task, dropout=0.5), [[] for _ in range(4)]
     algorithm = mixer_for(model, (6, 6, 3, 0))
@@ -100,17 +100,17 @@ def test_dropout_is_on_where_words_are_learnt_and_off_where_they_are_sampled(tas
         by_epoch[current[-1]].append(bool((dropped == 0).any()))
 
     model.dropout.register_forward_hook(seen)
-    settings = SETTINGS.model_copy(update={"mixed_dropout": mixed_dropout})
+    settings = SETTINGS.model_copy(update={"rl_dropout": rl_dropout})
     Training(model, algorithm, task, tmp_path, epochs=4, settings=settings).run()
 
-    assert [all(values) for values in by_epoch] == [True, True, mixed_dropout, mixed_dropout]
-    assert [any(values) for values in by_epoch] == [True, True, mixed_dropout, mixed_dropout]
+    assert [all(values) for values in by_epoch] == [True, True, rl_dropout, rl_dropout]
+    assert [any(values) for values in by_epoch] == [True, True, rl_dropout, rl_dropout]
 
 
 @pytest.mark.parametrize("batches", [1, 3, 4, 8, 11], ids=lambda n: f"stopped after {n} batches")
-@pytest.mark.parametrize("mixed_lr", [None, 0.003])
-def test_resumed_run_equals_uninterrupted_bit_for_bit(task, tmp_path, batches, mixed_lr):
-    settings = SETTINGS.model_copy(update={"mixed_lr": mixed_lr})
+@pytest.mark.parametrize("rl_lr", [None, 0.003])
+def test_resumed_run_equals_uninterrupted_bit_for_bit(task, tmp_path, batches, rl_lr):
+    settings = SETTINGS.model_copy(update={"rl_lr": rl_lr})
     training(task, tmp_path / "whole", settings=settings).run()
     with pytest.raises(Interrupted):
         training(task, tmp_path / "parts", settings=settings, progress=StopAt(batches)).run()
@@ -129,7 +129,7 @@ def test_resumed_run_equals_uninterrupted_bit_for_bit(task, tmp_path, batches, m
 def test_killed_at_twenty_random_moments_a_run_ends_with_the_same_weights(task, tmp_path, monkeypatch):
     """SIGKILL, also while a checkpoint is written: it is made to write one after every batch."""
     monkeypatch.setattr("seqmixer.training.loop.SHARE", math.inf)
-    settings = SETTINGS.model_copy(update={"save_minutes": 1e-9, "mixed_lr": 0.003})
+    settings = SETTINGS.model_copy(update={"save_minutes": 1e-9, "rl_lr": 0.003})
     forced = (6,) * 6 + (4, 2, 0) * 2
     training(task, tmp_path / "whole", forced=forced, settings=settings).run()
     rng, kills = random.Random(0), 0
@@ -225,7 +225,7 @@ def test_the_log_tells_what_sequence_level_training_needs_to_be_watched_by(task,
 
 
 def test_mixed_stages_start_from_the_best_model_with_a_rate_of_their_own(task, tmp_path):
-    run = training(task, tmp_path, settings=SETTINGS.model_copy(update={"mixed_lr": 0.002}))
+    run = training(task, tmp_path, settings=SETTINGS.model_copy(update={"rl_lr": 0.002}))
     seen = {}
 
     class Watch(Silent):
@@ -258,7 +258,7 @@ def test_sgd_rate_follows_the_released_rule_and_ends_the_run(task, tmp_path):
 
 
 def test_the_rate_of_the_mixed_stages_does_not_follow_perplexity(task, tmp_path):
-    settings = TrainingConfig(batch_size=4, lr=3.0, mixed_lr=1e-5, decay=2.0, min_lr=1e-4)  # 3.0 ruins perplexity
+    settings = TrainingConfig(batch_size=4, lr=3.0, rl_lr=1e-5, decay=2.0, min_lr=1e-4)  # 3.0 ruins perplexity
     model = model_for(task)
     algorithm = mixer_for(model, [6, 6, 2, 2, 2])
     Training(model, algorithm, task, tmp_path, epochs=5, settings=settings).run()
@@ -266,7 +266,7 @@ def test_the_rate_of_the_mixed_stages_does_not_follow_perplexity(task, tmp_path)
 
 
 def test_xent_does_not_end_a_run_whose_rewarded_stage_has_a_rate_of_its_own(task, tmp_path):
-    settings = TrainingConfig(batch_size=4, optimizer="sgd", lr=3.0, mixed_lr=0.5, decay=2.0, min_lr=2.0)
+    settings = TrainingConfig(batch_size=4, optimizer="sgd", lr=3.0, rl_lr=0.5, decay=2.0, min_lr=2.0)
     forced = [6] * 12 + [2]
     Training(model := model_for(task), mixer_for(model, forced), task, tmp_path, epochs=13, settings=settings).run()
     rates = [event["rate"] for event in epochs(read_log(tmp_path))]
@@ -323,8 +323,8 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_leaves_the_last_checkpoint(
         Training(model, Broken(), task, tmp_path, epochs=2, settings=SETTINGS).run()
     assert str(error.value) == (
         f"{tmp_path}: epoch 2, batch 1: not a finite number: loss, gradient; somewhere in 'd b e c'; what was saved "
-        "before is intact. Go on with another training.bad_numbers, or begin another run (--set name=...) with a lower "
-        "training.lr, training.mixed_lr or training.clip"
+        "before is intact. Go on with another training.nonfinite, or begin another run (--set name=...) with a lower "
+        "training.lr, training.rl_lr or training.clip"
     )
     weights, state = checkpoint.load(tmp_path / "last")
     assert state["epoch"] == 1
@@ -344,7 +344,7 @@ def test_a_checkpoint_is_written_within_an_epoch_too(task, tmp_path, monkeypatch
 
 def test_a_best_model_from_after_the_position_is_not_the_start_of_the_mixed_stages(task, tmp_path):
     """Killed, twice, after `best` of epoch 3 was written but before `last`: epoch 3 begins from the best before it."""
-    settings = SETTINGS.model_copy(update={"mixed_lr": 0.003})
+    settings = SETTINGS.model_copy(update={"rl_lr": 0.003})
     training(task, tmp_path / "whole", settings=settings).run()
 
     class Kill(Silent):

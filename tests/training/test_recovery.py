@@ -24,8 +24,8 @@ WORDS = ["a", "b", "c", "d", "e"]
 SOURCES = [" ".join(WORDS[(i * k) % 5] for k in range(1, 2 + i % 4)) for i in range(9)]
 BAD = SOURCES[5]  # "a a"
 ADVICE = (
-    "what was saved before is intact. Go on with another training.bad_numbers, or begin another run (--set name=...) with "
-    "a lower training.lr, training.mixed_lr or training.clip"
+    "what was saved before is intact. Go on with another training.nonfinite, or begin another run (--set name=...) with "
+    "a lower training.lr, training.rl_lr or training.clip"
 )
 
 
@@ -191,7 +191,7 @@ def test_three_sentences_are_named_and_long_ones_are_cut():
 def test_a_skipped_batch_leaves_the_run_as_if_it_had_not_been_there(task, tmp_path):
     """Without dropout nothing is random, so the weights are those of the other batches alone."""
     run = Training(
-        model_for(task, dropout=0.0), Poisoned(), task, tmp_path, epochs=2, settings=settings(bad_numbers="skip")
+        model_for(task, dropout=0.0), Poisoned(), task, tmp_path, epochs=2, settings=settings(nonfinite="skip")
     )
     run.run()
     model = model_for(task, dropout=0.0).train()
@@ -208,7 +208,7 @@ def test_skipped_batches_are_one_event_and_two_lines_an_epoch_however_many(task,
     twice = next(
         iter(sources(b)[0] for b in batches(task.train, 3, task.length, seed=1, epoch=0) if BAD not in sources(b))
     )
-    run = poisoned(task, tmp_path, Poisoned(poison=(BAD, twice)), epochs=1, bad_numbers="skip")
+    run = poisoned(task, tmp_path, Poisoned(poison=(BAD, twice)), epochs=1, nonfinite="skip")
     run.run()
     (event,) = events(tmp_path, "bad numbers")
     first = min(batch_of(task, 0), batch_of(task, 0, twice))
@@ -221,7 +221,7 @@ def test_skipped_batches_are_one_event_and_two_lines_an_epoch_however_many(task,
 
 
 def test_ten_bad_batches_in_a_row_are_too_many_also_across_epochs(task, tmp_path):
-    run = poisoned(task, tmp_path, Poisoned(since=1, poison=SOURCES), epochs=9, bad_numbers="skip")
+    run = poisoned(task, tmp_path, Poisoned(since=1, poison=SOURCES), epochs=9, nonfinite="skip")
     with pytest.raises(Diverged) as error:
         run.run()
     # three batches an epoch from the second on: the tenth is the first of the fifth
@@ -237,7 +237,7 @@ def test_ten_bad_batches_in_a_row_are_too_many_also_across_epochs(task, tmp_path
 
 
 def test_a_bad_number_takes_the_run_back_to_the_best_model_with_half_the_rate(task, tmp_path):
-    run = poisoned(task, tmp_path, Poisoned(since=2), epochs=3, bad_numbers="rollback")
+    run = poisoned(task, tmp_path, Poisoned(since=2), epochs=3, nonfinite="rollback")
     seen = {}
 
     def note(line):
@@ -260,7 +260,7 @@ def test_a_bad_number_takes_the_run_back_to_the_best_model_with_half_the_rate(ta
 
 
 def test_in_the_first_epoch_it_goes_back_to_the_first_model(task, tmp_path):
-    run = poisoned(task, tmp_path, Poisoned(), epochs=1, bad_numbers="rollback")
+    run = poisoned(task, tmp_path, Poisoned(), epochs=1, nonfinite="rollback")
     first = {name: weight.clone() for name, weight in run.model.state_dict().items()}
     run.run()
     assert equal(run.progress.weights[0], first)
@@ -268,7 +268,7 @@ def test_in_the_first_epoch_it_goes_back_to_the_first_model(task, tmp_path):
 
 
 def test_after_five_returns_to_the_same_model_the_run_gives_up(task, tmp_path):
-    run = poisoned(task, tmp_path, Poisoned(since=1, poison=SOURCES), epochs=3, bad_numbers="rollback")
+    run = poisoned(task, tmp_path, Poisoned(since=1, poison=SOURCES), epochs=3, nonfinite="rollback")
     with pytest.raises(Diverged) as error:
         run.run()
     bad = [sources(b) for b in batches(task.train, 3, task.length, seed=1, epoch=2)][2]
@@ -290,7 +290,7 @@ def test_a_run_that_is_told_to_go_back_before_it_has_a_model_says_so(task, tmp_p
 
 def test_a_run_that_finds_better_models_in_between_may_go_back_more_often(task, tmp_path):
     model = model_for(task, dropout=0.0)
-    changed = TrainingConfig(batch_size=3, lr=0.1, bad_numbers="rollback")
+    changed = TrainingConfig(batch_size=3, lr=0.1, nonfinite="rollback")
     Training(model, Poisoned(since=1), task, tmp_path, epochs=10, settings=changed).run()
     assert len(events(tmp_path, "bad numbers")) == 9
 
@@ -318,7 +318,7 @@ def falling(task, out, progress=None, count=12, **changes):
     model = model_for(task)
     forced = [6] * 6 + [3] + [0] * (count - 7)
     mixer = Mixer(lambda rollout: -sentence_bleu(rollout), LinearBaseline(model.features), 6, forced)
-    changed = TrainingConfig(**{"batch_size": 3, "lr": 0.03, "mixed_lr": 0.02, "min_lr": 0.003, **changes})
+    changed = TrainingConfig(**{"batch_size": 3, "lr": 0.03, "rl_lr": 0.02, "min_lr": 0.003, **changes})
     return Training(model, mixer, task, out, epochs=count, settings=changed, progress=progress)
 
 
@@ -400,7 +400,7 @@ class DieAt(Silent):
 def resumable(task, out, policy, algorithm=None, progress=None, kl=0.0, patience=None):
     model = model_for(task)
     made = algorithm or Mixer(nan_for(BAD), LinearBaseline(model.features), 6, [6, 6, 3, 0, 0], kl=kl)
-    changed = settings(bad_numbers=policy, mixed_lr=0.02, patience=patience)
+    changed = settings(nonfinite=policy, rl_lr=0.02, patience=patience)
     return Training(model, made, task, out, epochs=5, settings=changed, progress=progress)
 
 
@@ -437,7 +437,7 @@ def test_a_run_that_went_back_to_several_models_finds_the_first_of_them_again(ta
     """The third time the best model is written, the first is no longer kept: `last` must not be from before it."""
 
     def going_back(out, progress=None):
-        model, changed = model_for(task, dropout=0.0), TrainingConfig(batch_size=3, lr=0.1, bad_numbers="rollback")
+        model, changed = model_for(task, dropout=0.0), TrainingConfig(batch_size=3, lr=0.1, nonfinite="rollback")
         return Training(model, Poisoned(since=1), task, out, epochs=8, settings=changed, progress=progress)
 
     going_back(tmp_path / "whole").run()
@@ -461,11 +461,11 @@ def test_a_stopped_run_that_lost_patience_goes_on_just_so(task, tmp_path, progre
     same(tmp_path / "whole", tmp_path / "parts")
 
 
-@pytest.mark.parametrize("mixed_lr", [None, 0.002])
-def test_the_reference_of_the_kl_term_is_the_model_that_the_first_paid_epoch_began_with(task, tmp_path, mixed_lr):
+@pytest.mark.parametrize("rl_lr", [None, 0.002])
+def test_the_reference_of_the_kl_term_is_the_model_that_the_first_paid_epoch_began_with(task, tmp_path, rl_lr):
     model = model_for(task)
     mixer = Mixer(sentence_bleu, LinearBaseline(model.features), 6, [6, 6, 3, 0], kl=0.1)
-    run = Training(model, mixer, task, tmp_path, epochs=4, settings=settings(mixed_lr=mixed_lr))
+    run = Training(model, mixer, task, tmp_path, epochs=4, settings=settings(rl_lr=rl_lr))
     began = {}
 
     class Watch(Silent):

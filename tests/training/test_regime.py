@@ -16,10 +16,10 @@ SAMPLED = Regime(rate=None, dropout=False, decays=False, patience=None, remember
     ("settings", "xent", "rewarded"),
     [
         ({}, {}, {}),
-        ({"mixed_lr": 0.5}, {}, {"rate": 0.5}),
-        ({"mixed_dropout": True}, {}, {"dropout": True}),
+        ({"rl_lr": 0.5}, {}, {"rate": 0.5}),
+        ({"rl_dropout": True}, {}, {"dropout": True}),
         ({"decay": 1.2}, {"decays": True}, {"decays": True}),
-        ({"decay": 1.2, "mixed_lr": 0.5}, {"decays": True}, {"rate": 0.5}),
+        ({"decay": 1.2, "rl_lr": 0.5}, {"decays": True}, {"rate": 0.5}),
         ({"patience": 3}, {}, {"patience": 3}),
     ],
 )

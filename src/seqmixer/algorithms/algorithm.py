@@ -31,12 +31,12 @@ class AlgorithmSettings(Section):
     """N^XE+R: epochs of each later stage (MIXER, E2E)."""
     delta: int = Field(2, ge=1)
     """Delta: how many words each stage hands from XENT to REINFORCE (MIXER), or to its own k best (E2E)."""
-    whole: bool = True
+    to_zero: bool = True
     """End with a stage of s = 0: no word is left to XENT (MIXER, E2E). Without it the last s is 1 or more."""
 
     def schedule(self, length: int) -> list[int]:
         """Algorithm 1: s by epoch. Its length is that of a run, whatever the algorithm."""
-        return forced_words(length, self.delta, self.xent_epochs, self.mixed_epochs, self.whole)
+        return forced_words(length, self.delta, self.xent_epochs, self.mixed_epochs, self.to_zero)
 
     @property
     def starts_rewarded(self) -> bool:

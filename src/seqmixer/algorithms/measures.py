@@ -113,16 +113,16 @@ def symptoms(means: Mapping[str, float]) -> list[str]:
     if means.get("explained", 0.0) > 0.98:
         found.append(
             f"{100 * means['explained']:.0f} % of what rewards differ by is expected, so there is little to learn "
-            "from: are the sentences for one source all alike? Lower training.mixed_lr, or stop earlier"
+            "from: are the sentences for one source all alike? Lower training.rl_lr, or stop earlier"
         )
     if means["entropy"] < 0.02:
         found.append(
-            f"the model no longer explores (entropy {means['entropy']:.3f}): lower training.mixed_lr, or stop earlier"
+            f"the model no longer explores (entropy {means['entropy']:.3f}): lower training.rl_lr, or stop earlier"
         )
     if means.get("distinct", 1.0) < 0.1:  # batches of one sentence have no pairs
         found.append(
             f"{100 * (1 - means['distinct']):.0f} % of the pairs of sentences are equal, whatever the source: begin "
-            "again with a lower training.mixed_lr, or set algorithm.kl"
+            "again with a lower training.rl_lr, or set algorithm.kl"
         )
     if means["cut"] > 0.5:
         found.append(

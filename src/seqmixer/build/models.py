@@ -70,7 +70,7 @@ def build_model(config: ModelSettings, dimensions: Dimensions, run: Path | None 
 
 
 def recurrent(config: RecurrentSettings, dimensions: Dimensions) -> Recurrent:
-    hidden, released = config.hidden, config.reading == "released"
+    hidden, released = config.hidden, config.variant == "released"
     encoder: Encoder = NoEncoder()
     if dimensions.features is not None:
         encoder = ImageEncoder(dimensions.features, hidden)

@@ -48,7 +48,7 @@ class RecurrentSettings(OwnModelSettings):
     name: Literal["elman", "lstm", "gru"] = "lstm"
     window: int = Field(5, ge=1, le=10_001)
     """q of Eq. 12, how many neighbouring source words are averaged; odd."""
-    reading: Literal["paper", "released"] = "paper"
+    variant: Literal["paper", "released"] = "paper"
     """Attention and output as the paper writes them (Eqs. 12-14), or as the released network has them."""
 
     @model_validator(mode="after")

@@ -112,19 +112,19 @@ class TrainingConfig(Section):
     """What updates the model."""
     lr: float = Field(1e-3, gt=0)
     """Learning rate."""
-    mixed_lr: float | None = Field(None, gt=0)
+    rl_lr: float | None = Field(None, gt=0)
     """Learning rate once the model is paid for its own words, with a fresh optimiser, from the best model so far.
     Default: nothing changes then."""
-    mixed_dropout: bool = False
+    rl_dropout: bool = False
     """Whether dropout stays on then. Off, the words are drawn from the very distribution that is scored (Eq. 11)."""
     decay: float = Field(1.0, ge=1)
-    """Divide the rate by this when validation perplexity does not improve by 0.01 % (released: 1.2). mixed_lr stays."""
+    """Divide the rate by this when validation perplexity does not improve by 0.01 % (released: 1.2). rl_lr stays."""
     min_lr: float = Field(1e-4, ge=0)
     """With decay above 1, or with patience: stop when the rate falls below this."""
     patience: int | None = Field(None, ge=1)
     """Go back to the best model, with half the rate and a fresh optimiser, after so many epochs with REINFORCE that did
     not beat it; end the run after five such returns to one model. Default: never."""
-    bad_numbers: Literal["stop", "skip", "rollback"] = "stop"
+    nonfinite: Literal["stop", "skip", "rollback"] = "stop"
     """Where a loss or gradient is not finite: stop; leave its batch out; or go back as with patience."""
     clip: float = Field(10.0, gt=0)
     """Gradients are re-scaled when their norm is above this."""
@@ -139,7 +139,7 @@ class TrainingConfig(Section):
     """How many checkpoints before the last are kept."""
     threads: int | None = Field(None, ge=1, le=1024)
     """CPU threads. Default: torch's choice; small models are fastest with 1."""
-    samples: int = Field(4, ge=0)
+    examples: int = Field(4, ge=0)
     """How many validation sentences are written down each epoch."""
     device: str = "auto"
     """A device of torch, such as cpu; auto takes an accelerator if there is one."""

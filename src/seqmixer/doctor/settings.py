@@ -55,12 +55,12 @@ def rates(config: Config) -> Iterator[Finding]:
     if config.algorithm.starts_rewarded or not config.algorithm.rewarded:
         return
     works = "a third to a twentieth of it is what works"
-    advice = f"set training.mixed_lr between {training.lr / 20:g} and {training.lr / 3:.2g}"
-    if training.mixed_lr is None:
+    advice = f"set training.rl_lr between {training.lr / 20:g} and {training.lr / 3:.2g}"
+    if training.rl_lr is None:
         why = f"the stages with REINFORCE go on with XENT's, and {works}"
-        yield Finding("warning", "training.mixed_lr is not set", why, advice)
-    elif training.mixed_lr >= training.lr:
-        what = f"training.mixed_lr = {training.mixed_lr:g} is not below training.lr = {training.lr:g}"
+        yield Finding("warning", "training.rl_lr is not set", why, advice)
+    elif training.rl_lr >= training.lr:
+        what = f"training.rl_lr = {training.rl_lr:g} is not below training.lr = {training.lr:g}"
         yield Finding("warning", what, works, advice)
 
 
@@ -73,7 +73,7 @@ def decay(config: Config, length: int | None) -> Iterator[Finding]:
         what = f"training.lr = {training.lr:g} is below training.min_lr = {training.min_lr:g}"
         why = "the run ends the first time that perplexity does not improve"
         yield Finding("warning", what, why, "lower training.min_lr")
-    own = training.mixed_lr is not None  # which stays
+    own = training.rl_lr is not None  # which stays
     if not algorithm.rewarded or own or length is None or not training.min_lr:
         return
     lasts = math.ceil(math.log(max(training.lr / training.min_lr, 1)) / math.log(training.decay))
@@ -87,7 +87,7 @@ def decay(config: Config, length: int | None) -> Iterator[Finding]:
 def patience(config: Config) -> Iterator[Finding]:
     """Each return to the best model halves the rate, and a rate below min_lr ends the run."""
     training = config.training
-    rate = training.mixed_lr or training.lr
+    rate = training.rl_lr or training.lr
     if training.patience is not None and config.algorithm.rewarded and rate / 2 < training.min_lr:
         what = f"training.patience ends the run the first time: half of {rate:g} is below training.min_lr"
         yield Finding("note", what, "it never goes back to the best model to go on from there", "lower training.min_lr")

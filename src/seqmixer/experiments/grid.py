@@ -77,20 +77,20 @@ def base_job(recipe: Recipe, seed: int) -> Job:
 def scratch_jobs(recipe: Recipe, seed: int) -> list[Job]:
     """The methods that need no base. Their rate is that of the base: there is no trained model to be careful with."""
     plain = Config.load(recipe.path, recipe.settings)
-    rest = [f"training.epochs={plain.algorithm.xent_epochs}", f"training.mixed_lr={plain.training.lr}"]
+    rest = [f"training.epochs={plain.algorithm.xent_epochs}", f"training.rl_lr={plain.training.lr}"]
     return [job(recipe, seed, each.name, [*each.settings, *rest]) for each in recipe.methods if each.scratch]
 
 
 def method_jobs(recipe: Recipe, seed: int, folder: Path) -> list[Job]:
-    """What starts from a base. Without a rate of its own (training.mixed_lr) it goes on with that of the base.
+    """What starts from a base. Without a rate of its own (training.rl_lr) it goes on with that of the base.
 
     A rate of its own stays, for all methods alike: by perplexity, which only XENT lowers, the others' would decay.
     """
     plain = Config.load(recipe.path, recipe.settings)
     base = folder / recipe.task / f"seed-{seed}" / "base"
-    rate = plain.training.mixed_lr or best_rate(base)
+    rate = plain.training.rl_lr or best_rate(base)
     rest = ["algorithm.xent_epochs=0", f"training.start={json.dumps(str(base))}", f"training.lr={rate}"]
-    rest += ["training.decay=1"] if plain.training.mixed_lr else []
+    rest += ["training.decay=1"] if plain.training.rl_lr else []
     return [job(recipe, seed, each.name, [*each.settings, *rest]) for each in recipe.methods if not each.scratch]
 
 

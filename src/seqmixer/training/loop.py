@@ -78,7 +78,7 @@ class Training:
             ranks.equal_weights(self.model, self.algorithm)
             torch.manual_seed(ranks.own_seed(self.seed))
             self.log.keep_before(1)
-            if self.settings.bad_numbers == "rollback":  # until a model is validated, the first is the best
+            if self.settings.nonfinite == "rollback":  # until a model is validated, the first is the best
                 self.best = copied(self.model)
         with interruptible() as interrupt, self.clock.watch(self.algorithm):
             try:
@@ -205,7 +205,7 @@ class Training:
         self.progress.note(f"  {why}: the run ends after {self.position.epoch} of {self.epochs} epochs")
 
     def samples(self, hypotheses: list[str]) -> list[dict[str, str]]:
-        chosen = self.task.valid.meta[: self.settings.samples]
+        chosen = self.task.valid.meta[: self.settings.examples]
         return [
             {"source": str(meta["source"]), "reference": meta["references"][0], "hypothesis": hypothesis}
             for meta, hypothesis in zip(chosen, hypotheses, strict=False)

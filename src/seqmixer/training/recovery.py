@@ -26,7 +26,7 @@ WIDTH = 60  # letters of each
 
 
 def look(run: "Training") -> None:
-    """Deal with bad numbers as training.bad_numbers says. The step left the weights as they were."""
+    """Deal with bad numbers as training.nonfinite says. The step left the weights as they were."""
     fault = run.means.fault()
     if fault is None:
         return
@@ -37,10 +37,10 @@ def look(run: "Training") -> None:
         write(run, *run.position.events, {**event, "done": "stopped"})
         raise Diverged(
             f"{run.out}: {in_words(event)}; {reason}what was saved before is intact. Go on with another "
-            "training.bad_numbers, or begin another run (--set name=...) with a lower training.lr, training.mixed_lr "
+            "training.nonfinite, or begin another run (--set name=...) with a lower training.lr, training.rl_lr "
             "or training.clip"
         )
-    if run.settings.bad_numbers == "skip":
+    if run.settings.nonfinite == "skip":
         if not counted_in(run.position.events, event):
             run.position.events.append({**event, "done": "skipped"})
             run.progress.note(f"{in_words(event)}; skipped")
@@ -53,7 +53,7 @@ def look(run: "Training") -> None:
 
 def hopeless(run: "Training", fault: Fault) -> str | None:
     """Why a run does not go on after bad numbers; None where it does."""
-    policy = run.settings.bad_numbers
+    policy = run.settings.nonfinite
     match policy:
         case "stop":
             return ""

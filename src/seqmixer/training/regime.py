@@ -21,9 +21,9 @@ class Regime:
         if not stage.rewarded:
             return cls(rate=None, dropout=True, decays=settings.decay > 1, patience=None, remembers=False)
         return cls(
-            rate=settings.mixed_lr,
-            dropout=settings.mixed_dropout,  # off, words are sampled from the distribution that is scored (Eq. 11)
-            decays=settings.decay > 1 and settings.mixed_lr is None,  # rewards seldom lower perplexity
+            rate=settings.rl_lr,
+            dropout=settings.rl_dropout,  # off, words are sampled from the distribution that is scored (Eq. 11)
+            decays=settings.decay > 1 and settings.rl_lr is None,  # rewards seldom lower perplexity
             patience=settings.patience,
             remembers=True,
         )

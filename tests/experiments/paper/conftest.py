@@ -22,13 +22,13 @@ hidden = 8
 xent_epochs = 1
 mixed_epochs = 1
 delta = 4
-whole = false
+to_zero = false
 [reward]
 name = "rouge2"
 [training]
 batch_size = 4
 lr = 0.05
-mixed_lr = 0.02
+rl_lr = 0.02
 device = "cpu"
 [evaluation]
 metric = "rouge2"

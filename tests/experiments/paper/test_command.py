@@ -16,11 +16,11 @@ hidden = 8
 xent_epochs = 1
 mixed_epochs = 1
 delta = 4
-whole = false
+to_zero = false
 [training]
 batch_size = 32
 lr = 0.02
-mixed_lr = 0.01
+rl_lr = 0.01
 threads = 1
 """
 

@@ -28,7 +28,7 @@ def test_literal_recipes_are_the_papers(task):
     assert (config.model.name, config.model.hidden, config.data.length, config.reward.name) == PAPER[task]
     training = config.training
     assert (training.optimizer, training.lr, training.decay, training.batch_size, training.clip) == ("sgd", 0.2, 1.2, 32, 10)  # fmt: skip
-    assert (config.model.dropout, config.model.init, training.mixed_lr) == (0, 0.05, None)
+    assert (config.model.dropout, config.model.init, training.rl_lr) == (0, 0.05, None)
     schedule = published(task).schedule
     algorithm = config.algorithm
     assert (algorithm.xent_epochs, algorithm.mixed_epochs, algorithm.delta) == (
@@ -60,7 +60,7 @@ def test_tuned_and_quick_recipes_have_the_model_and_the_algorithm_of_the_literal
             literal.reward,
             literal.data.length,
         )
-        assert config.training.mixed_lr < config.training.lr
+        assert config.training.rl_lr < config.training.lr
     assert recipe(task, "tuned").config.data == literal.data
 
 
