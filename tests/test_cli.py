@@ -8,7 +8,7 @@ import torch
 
 from seqmixer.cli import say, warn
 from seqmixer.cli.options import put
-from seqmixer.training import checkpoint
+from seqmixer.storage import checkpoint
 
 TINY = [
     "--set", "model.hidden=8", "--set", "training.batch_size=4", "--set", "training.lr=0.01",

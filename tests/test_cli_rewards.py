@@ -16,7 +16,8 @@ from seqmixer.errors import RewardError
 from seqmixer.functions import from_path
 from seqmixer.models import AttentiveEncoder, ElmanCell, Recurrent
 from seqmixer.rewards import on_text
-from seqmixer.training import Training, checkpoint
+from seqmixer.storage import checkpoint
+from seqmixer.training import Training
 
 REWARDS = """
 import asyncio

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import sacrebleu
 
-from seqmixer.scoring import paper, standard
+from seqmixer.evaluation.scoring import paper, standard
 
 HYPOTHESES = ["the cat sat on the mat", "a dog sat on a mat", "", "the dog"]
 REFERENCES = ["the cat sat on a mat", "a dog sat on the mat", "yes", "the dog"]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from seqmixer.training import checkpoint
+from seqmixer.storage import checkpoint
 
 RECIPE = """
 name = "mine"

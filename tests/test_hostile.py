@@ -15,9 +15,9 @@ from safetensors.torch import load_file, save_file
 
 import tiny
 from seqmixer.config import Config
-from seqmixer.identity import checksums
 from seqmixer.runs import train
-from seqmixer.training import checkpoint
+from seqmixer.storage import checkpoint
+from seqmixer.storage.identity import checksums
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of a damaged checkpoint, and of transformers
 

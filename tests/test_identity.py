@@ -10,11 +10,12 @@ import torch
 
 from seqmixer.config import Config
 from seqmixer.errors import ConfigError, DataError, RunError, SeqmixerError
-from seqmixer.identity import read_config, require_inside, require_own_code
-from seqmixer.inference import Search, write
 from seqmixer.rewards import DocumentFrequencies
 from seqmixer.runs import load, train
-from seqmixer.training import checkpoint, read_log
+from seqmixer.runs.inference import Search, write
+from seqmixer.storage import checkpoint
+from seqmixer.storage.identity import read_config, require_inside, require_own_code
+from seqmixer.training import read_log
 
 SOURCES = ["a b c", "b c", "c d e a", "d", "e a b", "a c", "b d", "c e a"]
 

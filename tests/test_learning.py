@@ -10,7 +10,8 @@ from seqmixer.data import text_task, toy
 from seqmixer.evaluation import evaluate
 from seqmixer.models import AttentiveEncoder, ElmanCell, LSTMCell, Recurrent, initialise
 from seqmixer.rewards import BLEU, ROUGE2, on_text, rouge2_recall
-from seqmixer.training import Training, checkpoint, epochs, read_log
+from seqmixer.storage import checkpoint
+from seqmixer.training import Training, epochs, read_log
 
 pytestmark = pytest.mark.slow
 

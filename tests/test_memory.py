@@ -2,8 +2,7 @@ import numpy
 import pytest
 import torch
 
-from seqmixer.errors import OutOfMemory
-from seqmixer.memory import within_memory
+from seqmixer.errors import OutOfMemory, within_memory
 
 HUGE = 10**14  # of anything: more than the addresses of a process
 

@@ -22,9 +22,10 @@ from seqmixer.data import toy
 from seqmixer.decoding import shift
 from seqmixer.errors import ConfigError, DataError, Interrupted, RunError
 from seqmixer.models import huggingface
-from seqmixer.pretrained import export, require_positions, vocabs
 from seqmixer.runs import load, task_of, train
-from seqmixer.training import Silent, checkpoint, epochs, read_log
+from seqmixer.storage import checkpoint
+from seqmixer.storage.pretrained import export, require_positions, vocabs
+from seqmixer.training import Silent, epochs, read_log
 from seqmixer.types import Rollout
 
 ROOT = Path(__file__).parents[1]

@@ -16,10 +16,11 @@ import torch.distributed as dist
 from safetensors.torch import load_file
 
 import together
-from seqmixer import launch, ranks
 from seqmixer.errors import RunError
-from seqmixer.identity import require_shared
-from seqmixer.training import checkpoint, read_log
+from seqmixer.parallel import launch, ranks
+from seqmixer.storage import checkpoint
+from seqmixer.storage.identity import require_shared
+from seqmixer.training import read_log
 
 TESTS = Path(__file__).parent
 GONE = (

@@ -12,10 +12,10 @@ from filelock import FileLock
 
 from seqmixer.config import Config
 from seqmixer.errors import RewardError, RunError
-from seqmixer.identity import seal
-from seqmixer.inference import Search, write
 from seqmixer.runs import load, task_of, train, try_out
-from seqmixer.training import checkpoint
+from seqmixer.runs.inference import Search, write
+from seqmixer.storage import checkpoint
+from seqmixer.storage.identity import seal
 
 
 def config(tmp_path, **changes):

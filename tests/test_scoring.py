@@ -10,7 +10,7 @@ from pycocoevalcap.cider.cider_scorer import CiderScorer
 from rouge_score.rouge_scorer import RougeScorer
 
 from seqmixer.errors import DataError, SeqmixerError
-from seqmixer.scoring import kept, paper, standard
+from seqmixer.evaluation.scoring import kept, paper, standard
 
 WORDS = ["the", "cat", "sat", "on", "a", "mat", ".", "<unk>", "Dog", "&apos;s"]
 

@@ -11,7 +11,7 @@ from concurrent.futures.process import BrokenProcessPool
 
 import pytest
 
-from seqmixer.workers import started
+from seqmixer.parallel.workers import started
 
 
 def busy(path):
@@ -110,7 +110,7 @@ def test_a_worker_that_dies_by_itself_is_an_error_and_no_stop():
 
 FIRST = """
 import signal
-from seqmixer.workers import SPAWN, stops_blocked
+from seqmixer.parallel.workers import SPAWN, stops_blocked
 
 def tell():
     print(sorted(number.name for number in signal.pthread_sigmask(signal.SIG_BLOCK, ())))
@@ -134,7 +134,7 @@ SCRIPT = """
 import sys
 from pathlib import Path
 from test_workers import busy, holds_the_gil, stubborn
-from seqmixer.workers import started
+from seqmixer.parallel.workers import started
 
 if __name__ == "__main__":
     with started(3) as workers:

@@ -6,13 +6,13 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 
-from seqmixer import ranks
 from seqmixer.algorithms import LeaveOneOut, LinearBaseline, Mixer, Reinforce, Xent
 from seqmixer.config import TrainingConfig
 from seqmixer.data import batches, text_task
 from seqmixer.decoding import generate, greedy
 from seqmixer.evaluation import evaluate, perplexity
 from seqmixer.models import AttentiveEncoder, LSTMCell, Recurrent
+from seqmixer.parallel import ranks
 from seqmixer.rewards import BLEU, sentence_bleu
 from seqmixer.training.step import Step
 from seqmixer.types import PAD

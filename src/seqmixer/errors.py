@@ -1,9 +1,15 @@
 """The errors a user can cause, worded so that they can be fixed: what was got, what is allowed, where, what to do."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 
+SIGNS = ("out of memory", "DefaultCPUAllocator", "ALLOC_FAILED", "Storage size calculation overflowed")
+ADVICE = (
+    "take a smaller model (model.hidden, model.layers), smaller batches (training.batch_size, evaluation.batch_size), "
+    "fewer samples (algorithm.samples), shorter sentences (data.length) or a smaller beam"
+)
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
@@ -68,3 +74,29 @@ def missing_extra(who_needs: str, extra: str) -> SeqmixerError:
 def installation(extra: str) -> str:
     """The command. In quotes, because some shells take the brackets for a pattern."""
     return f"pip install 'seqmixer[{extra}]'"
+
+
+@contextmanager
+def within_memory() -> Iterator[None]:
+    """Raise `OutOfMemory` for out-of-memory errors of any device. Usable as a decorator."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if not ran_out(error):
+            raise
+        raise OutOfMemory(f"the memory does not hold this{asked_for(error)}; {ADVICE}") from None
+
+
+def ran_out(error: BaseException) -> bool:
+    return isinstance(error, MemoryError) or any(sign in str(error) for sign in SIGNS)
+
+
+def asked_for(error: BaseException) -> str:
+    """
+    >>> asked_for(RuntimeError("can't allocate memory: you tried to allocate 4000 bytes. Error code 12"))
+    ' (4000 bytes were asked for)'
+    >>> asked_for(MemoryError())
+    ''
+    """
+    found = re.search(r"allocate ([\d.]+ \w+)", str(error))
+    return f" ({found[1]} were asked for)" if found else ""

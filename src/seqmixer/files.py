@@ -18,8 +18,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from seqmixer.errors import ConfigError, RunError, SeqmixerError
-from seqmixer.memory import ran_out
+from seqmixer.errors import ConfigError, RunError, SeqmixerError, ran_out
 
 SMALL, LARGE = 2**20, 2**28  # bytes: the most that a TOML file and a JSON file may have
 DEPTH = 32  # levels of tables in TOML; the parser of JSON has a limit of its own

@@ -5,9 +5,9 @@ import torch
 
 from seqmixer.config import Config
 from seqmixer.doctor.checkpoints import Subject, examine_checkpoints
-from seqmixer.identity import read_config
 from seqmixer.runs import train
-from seqmixer.training import checkpoint
+from seqmixer.storage import checkpoint
+from seqmixer.storage.identity import read_config
 
 LINES = "a b c\nb c\nc d e a\nd\ne a b\na c\nb d\nc e a\n"
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from events import closing
-from seqmixer import workers
+from seqmixer import __version__
 from seqmixer.config import Config
 from seqmixer.errors import RunError
 from seqmixer.experiments.demo import table, toy_recipes
@@ -28,7 +28,7 @@ from seqmixer.experiments.grid import (
 )
 from seqmixer.experiments.oracle import best_score
 from seqmixer.experiments.report import write_report
-from seqmixer.version import __version__
+from seqmixer.parallel import workers
 
 RECIPE = """
 [data]

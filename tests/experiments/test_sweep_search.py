@@ -14,13 +14,12 @@ import pytest
 import torch
 
 from seqmixer.config import Config
-from seqmixer.errors import ConfigError, DataError, Diverged, Interrupted, RunError
+from seqmixer.errors import ADVICE, ConfigError, DataError, Diverged, Interrupted, RunError
 from seqmixer.experiments.sweep import search as module
 from seqmixer.experiments.sweep.record import importance, table, write_record
 from seqmixer.experiments.sweep.search import claim, open_search, plan
 from seqmixer.experiments.sweep.space import Choices, Range, combinations
 from seqmixer.experiments.sweep.trials import outcomes, run_search
-from seqmixer.memory import ADVICE
 
 RATES = {"training.lr": Range(1e-4, 1e-1, log=True), "model.hidden": Choices((8, 16, 32))}
 CELLS = {"training.lr": Choices((0.1, 0.2, 0.3)), "model.hidden": Choices((8, 16)), "seed": Range(1, 2)}

@@ -85,9 +85,9 @@ def cases():
 
 def losses(settings, folder):
     """The loss of every update of a run. Of everything here, only this function knows the parts of seqmixer."""
-    from seqmixer import pretrained
     from seqmixer.build import Dimensions, build_algorithm, build_model, build_reward, build_task
     from seqmixer.config import Config
+    from seqmixer.storage import pretrained
     from seqmixer.training import Training
 
     config = Config.parse(settings)

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from seqmixer.errors import RunError
-from seqmixer.training import checkpoint
+from seqmixer.storage import checkpoint
 
 
 def tensors():

@@ -18,7 +18,8 @@ from seqmixer.errors import Interrupted, RunError
 from seqmixer.models import AttentiveEncoder, LSTMCell, Recurrent
 from seqmixer.rewards import sentence_bleu
 from seqmixer.schedules import decayed
-from seqmixer.training import Silent, Training, checkpoint, device, epochs, loop, read_log
+from seqmixer.storage import checkpoint
+from seqmixer.training import Silent, Training, device, epochs, loop, read_log
 from seqmixer.types import Loss
 
 SETTINGS = TrainingConfig(batch_size=4, lr=0.01)

@@ -14,7 +14,8 @@ from seqmixer.data import batches, text_task
 from seqmixer.errors import Diverged, Interrupted
 from seqmixer.models import AttentiveEncoder, LSTMCell, Recurrent
 from seqmixer.rewards import sentence_bleu
-from seqmixer.training import Silent, Training, checkpoint, epochs, read_log
+from seqmixer.storage import checkpoint
+from seqmixer.training import Silent, Training, epochs, read_log
 from seqmixer.training.means import Fault, Means
 from seqmixer.training.recovery import named
 from seqmixer.training.step import Step

@@ -14,7 +14,7 @@ from seqmixer.config import TrainingConfig
 from seqmixer.decoding import fast, generate
 from seqmixer.kernels import fused
 from seqmixer.rewards import replayable, sentence_bleu
-from seqmixer.training import checkpoint
+from seqmixer.storage import checkpoint
 from seqmixer.training.step import Step
 from seqmixer.types import Loss
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from seqmixer.ranks import ratio
+from seqmixer.parallel.ranks import ratio
 from seqmixer.types import EOS, PAD, Batch, tally
 
 

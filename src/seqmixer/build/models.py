@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from seqmixer import pretrained
 from seqmixer.config import HuggingFaceSettings, ModelSettings, RecurrentSettings, TransformerSettings
 from seqmixer.data import Task
 from seqmixer.models import (
@@ -24,6 +23,7 @@ from seqmixer.models import (
     Transformer,
     initialise,
 )
+from seqmixer.storage import pretrained
 
 Cell = ElmanCell | LSTMCell | GRUCell
 CELLS: dict[str, type[Cell]] = {"elman": ElmanCell, "lstm": LSTMCell, "gru": GRUCell}

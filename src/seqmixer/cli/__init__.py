@@ -11,12 +11,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from seqmixer import launch
 from seqmixer.cli import data, doctor, running, scoring, sweep, tables  # noqa: F401  (their commands enter the application)
 from seqmixer.cli.options import app, this_command
-from seqmixer.errors import Interrupted, Lost, SeqmixerError, printable
-from seqmixer.memory import within_memory
-from seqmixer.workers import stop_handler
+from seqmixer.errors import Interrupted, Lost, SeqmixerError, printable, within_memory
+from seqmixer.parallel import launch
+from seqmixer.parallel.workers import stop_handler
 
 __all__ = ["app", "main"]
 
@@ -64,7 +63,7 @@ def stoppable() -> Iterator[None]:
 def say(line: str) -> None:
     """One line on standard error; of several processes, the first that has one."""
     if launch.processes() > 1:
-        from seqmixer.ranks import first_to_say
+        from seqmixer.parallel.ranks import first_to_say
 
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # torchrun ends all with the first that ends; this one is ending
         if not first_to_say():

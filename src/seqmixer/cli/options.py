@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from seqmixer import launch
 from seqmixer.errors import ConfigError, printable
+from seqmixer.parallel import launch
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -49,9 +49,9 @@ def train(
     """
     from seqmixer.config import Config
     from seqmixer.evaluation import read_scores
-    from seqmixer.identity import require_own_code
-    from seqmixer.ranks import first, leave
+    from seqmixer.parallel.ranks import first, leave
     from seqmixer.runs import train as train_run
+    from seqmixer.storage.identity import require_own_code
     from seqmixer.training import Terminal
 
     chosen = Config.load(config, settings or [])
@@ -89,7 +89,7 @@ def evaluate(
     result = load(run).evaluate(split, beam, length_penalty)
     values: list[dict[str, object]] = [{"score": result.score, "signature": result.signature}]
     if standard:
-        from seqmixer.scoring import standard as standard_scores
+        from seqmixer.evaluation.scoring import standard as standard_scores
 
         scores = standard_scores(result.hypotheses, result.references)
         values += [{"score": each.value, "signature": each.signature} for each in scores]
@@ -126,8 +126,8 @@ def generate(
 
     from seqmixer.data import read_features
     from seqmixer.decoding import greedy, sampler
-    from seqmixer.inference import BATCH, Search, write
     from seqmixer.runs import load
+    from seqmixer.runs.inference import BATCH, Search, write
 
     require_beam(beam, length_penalty)
     if nbest > 1 and not as_json:

@@ -39,7 +39,7 @@ def score(
     seqmixer score test.out test.en --metric ter --metric rouge_l --tokenize 13a
     seqmixer score test.out test.en --protocol paper --source test.de
     """
-    from seqmixer.scoring import score_files
+    from seqmixer.evaluation.scoring import score_files
 
     scores = score_files(
         hypotheses, references, protocol=protocol, metrics=metric, tokenize=tokenize, source=source, length=length

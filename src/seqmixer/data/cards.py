@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import tomli_w
 
+from seqmixer import __version__
 from seqmixer.data.cropping import coverage
 from seqmixer.data.task import Split, Task
 from seqmixer.data.vocab import SPECIALS
-from seqmixer.version import __version__
 
 THRESHOLDS = (1, 2, 3, 5, 10)  # the paper keeps words seen 3 times
 

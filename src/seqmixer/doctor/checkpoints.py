@@ -10,10 +10,11 @@ from seqmixer.build import run_length
 from seqmixer.config import Config
 from seqmixer.doctor.findings import Finding, Section
 from seqmixer.errors import RunError, SeqmixerError
-from seqmixer.identity import is_run, python_code, require_same_config
 from seqmixer.rewards import DocumentFrequencies
 from seqmixer.runs import located
-from seqmixer.training import checkpoint, epochs, read_log
+from seqmixer.storage import checkpoint
+from seqmixer.storage.identity import is_run, python_code, require_same_config
+from seqmixer.training import epochs, read_log
 from seqmixer.training.position import Best, Position, restored, restored_best
 
 Places = dict[str, str | None]  # by checkpoint folder: what is wrong with it; None: it is whole

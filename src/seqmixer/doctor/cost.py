@@ -15,9 +15,9 @@ from seqmixer.config import Config
 from seqmixer.data import Task, batch_count, batches
 from seqmixer.doctor.environment import GIB, device_memory, existing
 from seqmixer.doctor.findings import Finding, Section
+from seqmixer.errors import within_memory
 from seqmixer.evaluation import device_of, evaluate, perplexity
 from seqmixer.kernels import ROOM
-from seqmixer.memory import within_memory
 from seqmixer.training.clock import Clock
 from seqmixer.training.step import Step
 from seqmixer.types import SequenceModel

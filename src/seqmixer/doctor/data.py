@@ -9,8 +9,8 @@ from seqmixer.data import Split, Task, coverage
 from seqmixer.data.cropping import length_covering
 from seqmixer.doctor.findings import Finding, Section
 from seqmixer.errors import SeqmixerError
-from seqmixer.identity import changed_splits
 from seqmixer.runs import task_of
+from seqmixer.storage.identity import changed_splits
 
 UNKNOWN = 0.05  # share of unknown words from which on they matter
 LEAK = 0.01  # share of examples that stand in the training data too, from which on they matter

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import torch
 
+from seqmixer import __version__
 from seqmixer.config import Config, OwnModelSettings
 from seqmixer.doctor.findings import Finding, Section
 from seqmixer.errors import RunError, installation
 from seqmixer.training import device
-from seqmixer.version import __version__
 
 PURPOSES = {  # of each extra
     "hf": "models of Hugging Face",

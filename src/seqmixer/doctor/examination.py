@@ -7,7 +7,6 @@ from pathlib import Path
 
 import torch
 
-from seqmixer import pretrained
 from seqmixer.algorithms import Algorithm
 from seqmixer.build import Dimensions, Model, build_algorithm, build_model, build_reward
 from seqmixer.config import Config, HuggingFaceSettings
@@ -19,12 +18,12 @@ from seqmixer.doctor.environment import examine_environment
 from seqmixer.doctor.findings import Diagnosis, Finding, Section
 from seqmixer.doctor.preflight import described, preflight, verdict
 from seqmixer.doctor.settings import examine_settings
-from seqmixer.errors import ConfigError, SeqmixerError
+from seqmixer.errors import ConfigError, SeqmixerError, within_memory
 from seqmixer.functions import is_path
-from seqmixer.identity import is_run, python_code, read_config
-from seqmixer.memory import within_memory
 from seqmixer.runs import load, located, start_from
-from seqmixer.training import Position, checkpoint, device
+from seqmixer.storage import checkpoint, pretrained
+from seqmixer.storage.identity import is_run, python_code, read_config
+from seqmixer.training import Position, device
 from seqmixer.types import Reward
 
 BEST = "the best model of"  # a run

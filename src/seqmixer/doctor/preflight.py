@@ -14,9 +14,9 @@ from seqmixer.build import first
 from seqmixer.data import Split, in_order
 from seqmixer.decoding import deployed, free, generate, greedy, sample, shift
 from seqmixer.doctor.findings import Finding
+from seqmixer.errors import within_memory
 from seqmixer.evaluation import device_of
 from seqmixer.losses import entropy
-from seqmixer.memory import within_memory
 from seqmixer.types import EOS, PAD, Batch, Choose, Reward, SequenceModel
 
 SENTENCES = 64

@@ -17,18 +17,17 @@ from typing import Any
 
 import torch
 
-from seqmixer import files
-from seqmixer import workers as processes
+from seqmixer import __version__, files
 from seqmixer.build import build_task
 from seqmixer.config import TOYS, Config, DataConfig
 from seqmixer.data import Task
 from seqmixer.errors import Interrupted, RunError
 from seqmixer.evaluation import read_scores
 from seqmixer.experiments.oracle import best_score
-from seqmixer.identity import read_config, require_same_config, require_same_data
+from seqmixer.parallel import workers as processes
 from seqmixer.runs import Run, located, task_of, train
+from seqmixer.storage.identity import read_config, require_same_config, require_same_data
 from seqmixer.training import epochs, read_log
-from seqmixer.version import __version__
 
 LOOK = 1.0  # seconds between looks at the runs under way
 

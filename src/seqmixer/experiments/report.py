@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from seqmixer import __version__
 from seqmixer.errors import RunError, missing_extra
 from seqmixer.experiments.figures import DARK, LIGHT, learning_curves, relative_gains, standalone
 from seqmixer.experiments.grid import shared_task
 from seqmixer.experiments.summary import LABELS, Cell, Grid, Row, details, headline, read_grid, rows
-from seqmixer.identity import read_config
 from seqmixer.runs import load
-from seqmixer.version import __version__
+from seqmixer.storage.identity import read_config
 
 if TYPE_CHECKING:  # an extra: loaded by the functions that need it
     from jinja2 import Template

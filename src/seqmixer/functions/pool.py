@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from seqmixer.errors import RewardError
 from seqmixer.functions.kinds import Row, Scorer, scores, short
-from seqmixer.workers import SPAWN, guard, stops_blocked
+from seqmixer.parallel.workers import SPAWN, guard, stops_blocked
 
 Collect = Callable[[], list[float]]
 DYING = 10  # seconds between the end of a worker's connection and its own

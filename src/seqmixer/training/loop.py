@@ -9,15 +9,16 @@ from pathlib import Path
 
 import torch
 
-from seqmixer import ranks
 from seqmixer.algorithms import Algorithm, Stage, symptoms
 from seqmixer.config import TrainingConfig
 from seqmixer.data import Table, Task, batch_count, batches
 from seqmixer.errors import RewardError, RunError
 from seqmixer.evaluation import evaluate, perplexity
+from seqmixer.parallel import ranks
 from seqmixer.rewards import BLEU, Metric
 from seqmixer.schedules import decayed
-from seqmixer.training import checkpoint, noise, recovery
+from seqmixer.storage import checkpoint
+from seqmixer.training import noise, recovery
 from seqmixer.training.clock import Clock
 from seqmixer.training.log import Event, Log
 from seqmixer.training.position import Position, restored, restored_best

@@ -6,9 +6,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from seqmixer import ranks
 from seqmixer.errors import RunError
-from seqmixer.training import checkpoint
+from seqmixer.parallel import ranks
+from seqmixer.storage import checkpoint
 
 
 def states(device: torch.device) -> dict[str, Tensor]:

@@ -11,7 +11,7 @@ import torch
 from seqmixer.algorithms import Algorithm
 from seqmixer.decoding import free, generate, greedy, score
 from seqmixer.errors import Diverged
-from seqmixer.training import checkpoint
+from seqmixer.storage import checkpoint
 from seqmixer.training.log import Event
 from seqmixer.training.means import Fault
 from seqmixer.types import Batch, SequenceModel

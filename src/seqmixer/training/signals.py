@@ -6,7 +6,7 @@ from pathlib import Path
 from types import FrameType
 
 from seqmixer.errors import Interrupted
-from seqmixer.workers import stop_handler
+from seqmixer.parallel.workers import stop_handler
 
 
 class Interrupt:

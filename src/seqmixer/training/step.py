@@ -6,10 +6,10 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from seqmixer import ranks
 from seqmixer.algorithms import Algorithm, Candidates, Stage
 from seqmixer.config import TrainingConfig
 from seqmixer.kernels import Programs, multiply_in, plain
+from seqmixer.parallel import ranks
 from seqmixer.training.clock import Clock
 from seqmixer.training.means import Means
 from seqmixer.types import Batch, Loss, SequenceModel, tally

@@ -4,11 +4,11 @@ import pytest
 
 from seqmixer.data import in_order
 from seqmixer.evaluation import evaluate
+from seqmixer.evaluation.scoring import paper, standard
 from seqmixer.experiments.paper import beams
 from seqmixer.experiments.paper.beams import COUNTS, main_metric, read_counts, standard_metrics
 from seqmixer.rewards import BLEU, ROUGE2
 from seqmixer.runs import load
-from seqmixer.scoring import paper, standard
 
 
 @pytest.fixture(scope="module")

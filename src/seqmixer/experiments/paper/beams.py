@@ -15,16 +15,16 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from seqmixer import __version__
 from seqmixer.build import named_metric
 from seqmixer.data import Task, in_order
 from seqmixer.evaluation import device_of, search
+from seqmixer.evaluation.scoring import kept, paper_signature, standard
 from seqmixer.experiments.grid import shared_task
 from seqmixer.kernels import warming
 from seqmixer.rewards import BLEU_BEST, Metric
 from seqmixer.runs import Run
-from seqmixer.scoring import kept, paper_signature, standard
 from seqmixer.types import Batch
-from seqmixer.version import __version__
 
 WIDTHS = range(1, 11)
 ENDS = (1, 10)  # greedy search and the widest beam: scored by every standard metric, and their counts are kept

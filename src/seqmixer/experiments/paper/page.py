@@ -6,6 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from seqmixer import __version__
 from seqmixer.experiments.figures import DARK, LIGHT, standalone
 from seqmixer.experiments.paper import tables
 from seqmixer.experiments.paper.beams import ENDS
@@ -21,7 +22,6 @@ from seqmixer.experiments.report import (
     template,
 )
 from seqmixer.experiments.summary import LABELS, METRIC_LABELS
-from seqmixer.version import __version__
 
 CAPTIONS = {
     "gains": "Score relative to XENT, which is the line at 1 (the paper's Fig. 5, right); a dot is one seed.",

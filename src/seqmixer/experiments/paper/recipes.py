@@ -6,9 +6,9 @@ from pathlib import Path
 from seqmixer.config import Config
 from seqmixer.data import Task, coverage
 from seqmixer.errors import ConfigError, DataError, unknown
+from seqmixer.evaluation.scoring import LEAST, kept
 from seqmixer.experiments.grid import METHODS, Method, Recipe, read_once
 from seqmixer.runs import located
-from seqmixer.scoring import LEAST, kept
 
 CONFIGS = Path(__file__).parents[2] / "configs" / "paper"
 TASKS = ("summarization", "translation", "captioning")

@@ -11,7 +11,7 @@ import tomli_w
 from rich.markup import escape
 from rich.table import Table
 
-from seqmixer import files
+from seqmixer import __version__, files
 from seqmixer.config import Config
 from seqmixer.errors import RunError
 from seqmixer.evaluation import read_scores
@@ -20,7 +20,6 @@ from seqmixer.experiments.sweep.figure import what_mattered
 from seqmixer.experiments.sweep.search import Search, load_study, locked, trial_name
 from seqmixer.experiments.sweep.space import Choices, Range, Value, changed
 from seqmixer.experiments.sweep.trials import Outcome, outcomes
-from seqmixer.version import __version__
 
 SHOWN = 10  # trials in the table
 IMPORTANCE = (

@@ -25,9 +25,9 @@ from seqmixer.config import Config
 from seqmixer.errors import ConfigError, RunError, missing_extra, unknown
 from seqmixer.experiments.grid import shared_task
 from seqmixer.experiments.sweep.space import Choices, Domain, Space, Value, Values, combinations, last_point
-from seqmixer.identity import MAY_CHANGE
 from seqmixer.runs import task_of
 from seqmixer.settings import flat
+from seqmixer.storage.identity import MAY_CHANGE
 
 if TYPE_CHECKING:  # an extra: loaded by the functions that need it
     from optuna import Study, Trial

@@ -8,14 +8,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seqmixer import workers as processes
 from seqmixer.config import Config
-from seqmixer.errors import ConfigError, Diverged, Interrupted, OutOfMemory
+from seqmixer.errors import ConfigError, Diverged, Interrupted, OutOfMemory, within_memory
 from seqmixer.evaluation import read_scores
 from seqmixer.experiments.grid import machine, share_cores, shared_task
 from seqmixer.experiments.sweep.search import Claim, Search, claim, load_study, open_search, trial_name
 from seqmixer.experiments.sweep.space import Values, changed
-from seqmixer.memory import within_memory
+from seqmixer.parallel import workers as processes
 from seqmixer.runs import train
 from seqmixer.training import Progress, Silent, epochs, read_log
 from seqmixer.training.log import Event

@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
-from seqmixer import launch
 from seqmixer.errors import Lost, RunError
+from seqmixer.parallel import launch
 from seqmixer.types import Batch
 
 PATIENCE = timedelta(minutes=10)  # with a process that neither answers nor is gone

@@ -7,13 +7,13 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from seqmixer import files, ranks
+from seqmixer import __version__, files
 from seqmixer.data import Split, Table, Task, in_order
 from seqmixer.decoding import deployed, fast, free, greedy, shift
 from seqmixer.losses import cross_entropy
+from seqmixer.parallel import ranks
 from seqmixer.rewards import Metric
 from seqmixer.types import Batch, SequenceModel
-from seqmixer.version import __version__
 
 SCORES = "scores.json"
 

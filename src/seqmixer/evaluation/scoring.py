@@ -21,6 +21,7 @@ from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from seqmixer import __version__
 from seqmixer.data import read_lines
 from seqmixer.errors import ConfigError, DataError, unknown
 from seqmixer.rewards import (
@@ -36,7 +37,6 @@ from seqmixer.rewards import (
     unk_as_word,
 )
 from seqmixer.types import EOS, PAD, UNK
-from seqmixer.version import __version__
 
 Texts = Sequence[str]
 References = Sequence[Sequence[str]]  # all references of each sentence, as many of each

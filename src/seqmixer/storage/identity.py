@@ -16,14 +16,15 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 from safetensors import SafetensorError
 
-from seqmixer import files, pretrained, ranks
+from seqmixer import files
 from seqmixer.config import Config
 from seqmixer.data import Split
 from seqmixer.errors import ConfigError, RunError
 from seqmixer.functions import is_path
+from seqmixer.parallel import ranks
 from seqmixer.rewards import parse
 from seqmixer.settings import flat
-from seqmixer.training import checkpoint
+from seqmixer.storage import checkpoint, pretrained
 
 MANIFEST = "manifest.json"
 SPLITS = ("train", "valid", "test")

@@ -17,7 +17,7 @@ from seqmixer.data import Task, Vocabs, Vocabulary, read_tokenizer, token_ids, t
 from seqmixer.errors import ConfigError, DataError, RunError
 from seqmixer.models import huggingface
 from seqmixer.models.huggingface import Decoder, EncoderDecoder, Pretrained
-from seqmixer.training import checkpoint
+from seqmixer.storage import checkpoint
 
 FOLDER, TIED, WEIGHTS = "pretrained", "tied.json", "*.safetensors*"
 

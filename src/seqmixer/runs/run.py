@@ -13,7 +13,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from seqmixer import files, pretrained, ranks
+from seqmixer import files
+from seqmixer.storage import pretrained
+from seqmixer.parallel import ranks
 from seqmixer.algorithms import Algorithm
 from seqmixer.build import (
     Dimensions,
@@ -28,7 +30,7 @@ from seqmixer.config import TOYS, Config, HuggingFaceSettings
 from seqmixer.data import Split, Task, Vocab, Vocabs, Vocabulary, coverage, in_order
 from seqmixer.errors import RewardError, RunError, unknown
 from seqmixer.evaluation import SCORES, Evaluation, Scores, evaluate
-from seqmixer.identity import (
+from seqmixer.storage.identity import (
     MANIFEST,
     alone_in,
     damaged,
@@ -41,7 +43,8 @@ from seqmixer.identity import (
 )
 from seqmixer.kernels import multiply_in
 from seqmixer.schedules import stages
-from seqmixer.training import Progress, Silent, Training, checkpoint, device, read_log
+from seqmixer.storage import checkpoint
+from seqmixer.training import Progress, Silent, Training, device, read_log
 from seqmixer.training import epochs as epochs_of
 from seqmixer.training.position import progress_of, restored_best
 from seqmixer.types import Reward, SequenceModel

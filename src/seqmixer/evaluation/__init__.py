@@ -1,0 +1,25 @@
+"""How good a model's sentences are: a split decoded and scored, or files of text in two protocols."""
+
+from seqmixer.evaluation.corpus import (
+    SCORES,
+    Evaluation,
+    Scores,
+    device_of,
+    evaluate,
+    perplexity,
+    read_scores,
+    search,
+    signature,
+)
+
+__all__ = [
+    "SCORES",
+    "Evaluation",
+    "Scores",
+    "device_of",
+    "evaluate",
+    "perplexity",
+    "read_scores",
+    "search",
+    "signature",
+]
