@@ -22,7 +22,8 @@ def forced_words(length: int, delta: int, xent_epochs: int, mixed_epochs: int, t
     """Algorithm 1: s, the number of words trained with XENT, for each epoch.
 
     s = T for N^XENT epochs, then T - Delta, T - 2 Delta, ... while s >= 1, for N^XE+R epochs each. With `to_zero`, the
-    last stage has s = 0: "we repeat this process until only REINFORCE is used to train the whole sequence" (Sec. 3.2.2).
+    last stage has s = 0: "we repeat this process until only REINFORCE is used to train the whole sequence" (Sec.
+    3.2.2).
 
     >>> forced_words(length=7, delta=3, xent_epochs=2, mixed_epochs=1)
     [7, 7, 4, 1]
