@@ -61,6 +61,7 @@ class Ended:
     seconds: float
     events: int  # changes in the watched folder
     killed: bool
+    after: float  # seconds from the kill to the end
     hung: bool
     left: list[str]  # processes that outlived it
 
@@ -71,6 +72,7 @@ def prepare() -> None:
 
     import peft
     import torch
+    import torch.distributed.run
     import transformers.models.gpt2
     import transformers.models.t5
 
@@ -124,7 +126,8 @@ def run(
         err.rest(),
         seconds,
         changes.rest() if changes else 0,
-        killed,
+        killed is not None,
+        0.0 if killed is None else began + seconds - killed,
         hung,
         left,
     )
@@ -132,8 +135,8 @@ def run(
 
 def watch(
     pid: int, outputs: "list[Output]", changes: "Changes | None", kill: Kill | None, began: float, limit: float
-) -> tuple[bool, bool]:
-    """Read what a process writes until it ends; kill it when its moment comes.  -> whether it was killed, and hung"""
+) -> tuple[float | None, bool]:
+    """Read what a process writes until it ends; kill it when its moment comes.  -> when it was killed; whether it hung"""
     handle = os.pidfd_open(pid)
     sources = {source.handle: source for source in (*outputs, *([changes] if changes else []))}
     poll = select.poll()
@@ -141,14 +144,16 @@ def watch(
         poll.register(reader, select.POLLIN)
     end = began + limit
     moment = began + kill.seconds if kill and not kill.events else None
-    killed = hung = False
+    killed, hung = None, False
     while True:
         now = time.monotonic()
         if kill and moment is not None and now >= moment:
             victim = kill.victim(pid)
-            if victim is not None:
+            if victim is None:  # not there yet
+                moment = now + 0.001
+            else:
                 os.kill(victim, signal.SIGKILL)
-            killed, moment = victim is not None, None if victim is not None else now + 0.001
+                killed, moment = now, None
         if now >= end:
             hung = True
             end_all()
@@ -157,7 +162,7 @@ def watch(
         for place in ready:
             if place in sources and not sources[place].read():
                 poll.unregister(place)
-        if changes and kill and not killed and moment is None and 0 < kill.events <= changes.seen:
+        if changes and kill and killed is None and moment is None and 0 < kill.events <= changes.seen:
             moment = time.monotonic() + kill.seconds
         if handle in ready:
             os.close(handle)
@@ -237,7 +242,7 @@ def become(program: str, argv: list[str], folder: Path, env: Mapping[str, str], 
         os.closerange(3, 1024)
         if fresh:
             os.execv(sys.executable, [sys.executable, "-m", program, *argv])
-        resource.setrlimit(resource.RLIMIT_AS, (size() + MEMORY,) * 2)
+        resource.setrlimit(resource.RLIMIT_AS, (size() + MEMORY, resource.RLIM_INFINITY))
         code = main(program, argv)
     except BaseException:
         traceback.print_exc()
