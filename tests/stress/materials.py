@@ -106,6 +106,7 @@ def make_runs(folder: Path, flavour: str) -> None:
     }
     if flavour in RANKS:
         truth["ranks"] = truth_of_ranks(folder, flavour)
+        truth["reward"] = truth_of_reward(folder, flavour)
     (folder / flavour / "truth.json").write_text(json.dumps(truth, indent=1))
     while not (half / "run/last").is_dir() or not (half / "run/best").is_dir():
         shutil.rmtree(half, ignore_errors=True)
@@ -121,6 +122,17 @@ def truth_of_ranks(folder: Path, flavour: str) -> dict[str, Any]:
     two.mkdir()
     whole = must(run(job(two, train(folder, flavour, two)), two, watched=two, program=FORKED))
     return {"train": result(two / "run"), "events": whole.events, "seconds": whole.seconds}
+
+
+def truth_of_reward(folder: Path, flavour: str) -> dict[str, str]:
+    """What the run with the reward function leaves, where the function does not fail."""
+    from stress.rewards import NAME, write
+
+    place = folder / flavour / "reward"
+    place.mkdir()
+    write(place)
+    must(run(train(folder, flavour, ".", NAME), place))
+    return result(place / "run")
 
 
 @cache

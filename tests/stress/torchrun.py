@@ -56,7 +56,8 @@ def wrong(ended: Ended, folder: Path) -> str | None:
     if b"Traceback" in err or CONTROL.search(err) or len(lines) > 1:
         return "traceback"
     done = any(b" (test) " in out for out in logs(folder, "stdout"))
-    return None if lines or done or not ended.killed else "silent"
+    begun = (folder / "run").exists()  # before, torchrun alone says what happened
+    return "silent" if ended.killed and begun and not lines and not done else None
 
 
 def logs(folder: Path, name: str) -> list[bytes]:
