@@ -41,7 +41,7 @@ KEPT = 30  # folders of failed cases
 
 def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="stress", description=__doc__)
-    parser.add_argument("--out", type=Path, default=Path("stress"), help="where stress.json and failed cases go")
+    parser.add_argument("--out", type=Path, default=Path("runs/stress"), help="where stress.json and failed cases go")
     parser.add_argument("--only", choices=KINDS, action="append", help="this kind; again for more")
     parser.add_argument("--count", type=int, help="cases (kills: kills) of each kind, instead of the full number")
     parser.add_argument("--seed", type=int, default=1)

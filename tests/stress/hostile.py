@@ -25,8 +25,34 @@ from stress.materials import GENERATE, HUGGING_FACE, OWN, overrides, train
 
 SHARE = 0.7  # of the cases, with own models
 DEEP = 200_000
-ESCAPES = ["\x1b[31mred", "\x1b]0;title\x07", "\x1b[2J\x1b[H", "\x9b31m", "\r\x1b[Kseqmixer: all is well", "a\x08\x08b", "\x7f"]
-VALUES = [None, [], {}, "", "x", -1, 0, 2**31, 2**63, 10**400, 1e308, math.nan, math.inf, True, [[1]], "a" * 10**6, *ESCAPES]
+ESCAPES = [
+    "\x1b[31mred",
+    "\x1b]0;title\x07",
+    "\x1b[2J\x1b[H",
+    "\x9b31m",
+    "\r\x1b[Kseqmixer: all is well",
+    "a\x08\x08b",
+    "\x7f",
+]
+VALUES = [
+    None,
+    [],
+    {},
+    "",
+    "x",
+    -1,
+    0,
+    2**31,
+    2**63,
+    10**400,
+    1e308,
+    math.nan,
+    math.inf,
+    True,
+    [[1]],
+    "a" * 10**6,
+    *ESCAPES,
+]
 VALUES += ["../../../etc/passwd", "/etc/passwd", "\ud800", "a\nb", {"a": 1}, [0] * 10**6]
 TABLES = b"""[
 {"id": "1", "row": 0, "split": "train", "captions": ["a b c", "a b"]},
@@ -89,7 +115,9 @@ def config(site: Site) -> tuple[str, list[str]]:
 def override(site: Site) -> tuple[str, list[str]]:
     """A value of --set; the system gives an argument no more than 128 kB."""
     rng = site.rng
-    name = rng.choice(("model.hidden", "name", "data.train", "reward.name", "algorithm.name", "x", "training.start", "seed"))
+    name = rng.choice(
+        ("model.hidden", "name", "data.train", "reward.name", "algorithm.name", "x", "training.start", "seed")
+    )
     made = {
         "lists": f"{name}={'[' * 100_000}",
         "tables": f"{name}={'{a=' * 30_000}",
@@ -125,7 +153,10 @@ def text(site: Site) -> tuple[str, list[str]]:
         settings.append('data.train=["train.src.gz", "train.tgt"]')
     else:
         kind = {"thing": thing, "contents": contents, "escapes": escapes}[kind](path, rng)
-    return f"data: {path.name}: {kind}", [*train(site.materials, site.flavour, ".", "training.epochs=1"), *overrides(settings)]
+    return f"data: {path.name}: {kind}", [
+        *train(site.materials, site.flavour, ".", "training.epochs=1"),
+        *overrides(settings),
+    ]
 
 
 def captions(site: Site) -> tuple[str, list[str]]:
@@ -141,7 +172,10 @@ def captions(site: Site) -> tuple[str, list[str]]:
         kind, path = features(site.folder, rng)
     settings = ["data.task=captions", f"data.folder={site.folder}", "data.train=[]", "data.valid=[]", "data.test=[]"]
     settings += [f"data.features={path.name}"] if path.suffix != ".json" else []
-    return f"{path.name}: {kind}", [*train(site.materials, site.flavour, ".", "training.epochs=1"), *overrides(settings)]
+    return f"{path.name}: {kind}", [
+        *train(site.materials, site.flavour, ".", "training.epochs=1"),
+        *overrides(settings),
+    ]
 
 
 def source(site: Site) -> tuple[str, list[str]]:
@@ -294,7 +328,9 @@ def types(path: Path, rng: random.Random) -> str:
 
 def places(value: Any) -> Any:
     """Every (table or list, key) in a JSON value."""
-    for key, inner in list(value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()):
+    for key, inner in list(
+        value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    ):
         yield value, key
         yield from places(inner)
 
@@ -319,14 +355,37 @@ def tensors(path: Path, rng: random.Random) -> str:
     name = rng.choice(names)
     entry = header[name]
     begin, end = entry["data_offsets"]
-    made = {name: (each["dtype"], each["shape"], data[slice(*each["data_offsets"])]) for name, each in header.items() if name in names}
-    kind = rng.choice(("smaller", "larger", "flat", "type", "rename", "gone", "more", "NaN", "scalar", "header", "size", "offsets", "all smaller"))
+    made = {
+        name: (each["dtype"], each["shape"], data[slice(*each["data_offsets"])])
+        for name, each in header.items()
+        if name in names
+    }
+    kind = rng.choice(
+        (
+            "smaller",
+            "larger",
+            "flat",
+            "type",
+            "rename",
+            "gone",
+            "more",
+            "NaN",
+            "scalar",
+            "header",
+            "size",
+            "offsets",
+            "all smaller",
+        )
+    )
     dtype, shape, raw = made[name]
     match kind:
         case "smaller":
             made[name] = (dtype, [1], raw[: width(dtype)])
         case "all smaller":
-            made = {each: (dtype, [1], raw[: width(dtype)]) if raw else (dtype, shape, raw) for each, (dtype, shape, raw) in made.items()}
+            made = {
+                each: (dtype, [1], raw[: width(dtype)]) if raw else (dtype, shape, raw)
+                for each, (dtype, shape, raw) in made.items()
+            }
         case "larger":
             made[name] = (dtype, [2, *shape], raw * 2)
         case "flat":
@@ -405,7 +464,10 @@ def features(folder: Path, rng: random.Random) -> tuple[str, Path]:
     }
     if rng.random() < 0.25:
         path = folder / "features.npz"
-        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("features.npy", "w", force_zip64=True) as file:
+        with (
+            zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive,
+            archive.open("features.npy", "w", force_zip64=True) as file,
+        ):
             shape = "{'descr': '<f4', 'fortran_order': False, 'shape': (250000000, 4)}"
             file.write(header(shape))
             for _ in range(4):  # says 4 GB, and unpacks to 400 MB

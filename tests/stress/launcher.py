@@ -24,8 +24,6 @@ class Rank:
         self.pid = os.fork()
         if self.pid == 0:
             signal.set_wakeup_fd(-1)
-            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
-                signal.signal(number, signal.SIG_DFL if number != signal.SIGINT else signal.default_int_handler)
             station.become(args[place], args[place + 1 :], Path.cwd(), env, outputs, fresh=False)
 
     def poll(self) -> Any:

@@ -13,7 +13,12 @@ from stress.station import Ended, Kill, run
 
 OWN = {
     "lstm": [],
-    "elman": ["model.name=elman", "algorithm.name=reinforce", "algorithm.samples=2", "algorithm.baseline=leave-one-out"],
+    "elman": [
+        "model.name=elman",
+        "algorithm.name=reinforce",
+        "algorithm.samples=2",
+        "algorithm.baseline=leave-one-out",
+    ],
     "transformer": ["model.name=transformer", "model.heads=2", "model.dropout=0.1", "algorithm.kl=0.1"],
 }
 HUGGING_FACE = {
@@ -52,7 +57,7 @@ save_minutes = 1e-9
 [evaluation]
 metric = "chrf"
 """
-WORDS = "a b c d e f g h".split()
+WORDS = ["a", "b", "c", "d", "e", "f", "g", "h"]
 SIZES = {"train": 24, "valid": 6, "test": 6}
 GENERATE = ["--beam", "2", "--nbest", "2", "--json"]  # with log-probabilities: no weight may be another
 

@@ -83,7 +83,9 @@ FAULTS = {
     "raises CancelledError": Fault("raise asyncio.CancelledError", alone=True),
     "raises KeyboardInterrupt": Fault("raise KeyboardInterrupt"),
     "recurses": Fault("return [(lambda f: f(f))(lambda f: f(f))]", alone=True),
-    "raises a chain": Fault("try: 1 / 0\n    except ZeroDivisionError as error: raise ValueError('x') from error", alone=True),
+    "raises a chain": Fault(
+        "try: 1 / 0\n    except ZeroDivisionError as error: raise ValueError('x') from error", alone=True
+    ),
     "sleeps": Fault("time.sleep(1000)"),
     "loops": Fault("while True: pass"),
     "regex holds the GIL": Fault("re.match(r'(a+)+$', 'a' * 60 + 'b')"),
@@ -104,7 +106,9 @@ FAULTS = {
     "starts a process and ends": Fault("subprocess.Popen(['sleep', '1000']); os._exit(1)"),
     "waits for a process": Fault("subprocess.run(['sleep', '1000'])"),
     "a process with the pipes": Fault("subprocess.Popen(['sleep', '1000'], close_fds=False)", EITHER),
-    "starts multiprocessing": Fault("multiprocessing.get_context('fork').Process(target=time.sleep, args=(1000,)).start()", EITHER),
+    "starts multiprocessing": Fault(
+        "multiprocessing.get_context('fork').Process(target=time.sleep, args=(1000,)).start()", EITHER
+    ),
     "os._exit(0)": Fault("os._exit(0)"),
     "os._exit(7)": Fault("os._exit(7)"),
     "aborts": Fault("os.abort()"),
@@ -119,7 +123,9 @@ FAULTS = {
     "SIGINT to the run": Fault("os.kill(os.getppid(), signal.SIGINT)", "stopped"),
     "little CPU time": Fault("resource.setrlimit(resource.RLIMIT_CPU, (1, 1))\n    while True: pass"),
     "prints much": Fault("[print('x' * 999) for _ in range(200_000)] and None\n    return None", SAME, alone=True),
-    "prints much to standard error": Fault("[print('x' * 99, file=sys.stderr) for _ in range(200_000)] and None\n    return None", EITHER),
+    "prints much to standard error": Fault(
+        "[print('x' * 99, file=sys.stderr) for _ in range(200_000)] and None\n    return None", EITHER
+    ),
     "fills the memory": Fault("kept = []\n    while True: kept.append(bytearray(10**8))"),
     "changes the folder": Fault("os.chdir('/')", SAME, alone=True),
     "deletes its folder": Fault("os.mkdir('gone'); os.chdir('gone'); os.rmdir('../gone')", SAME, alone=True),
@@ -175,7 +181,11 @@ def fails(site: Site) -> None:
     fault = FAULTS[name]
     workers = rng.choice((0, 1, 2) if fault.alone else (1, 2))
     call = rng.choice((1, 2, 5, 11, 30, 60))
-    kind = "batched" if fault.kind == "batched" else rng.choice(("reward", "reward", "later") if fault.alone else ("reward",))
+    kind = (
+        "batched"
+        if fault.kind == "batched"
+        else rng.choice(("reward", "reward", "later") if fault.alone else ("reward",))
+    )
     if kind == "batched":
         call = rng.choice((1, 2, 5))
     settings = [f"reward.name=own:{kind}", f"reward.workers={workers}"]
@@ -233,10 +243,11 @@ def resume(site: Site, argv: list[str], what: str) -> None:
 
 def compare(site: Site, ended: Ended, what: str, good: str) -> None:
     problem = wrong(ended) or ("lost" if ended.code else None)
-    others = differing(result(site.folder / "run"), truth(site.materials, site.flavour)["reward"]) if not problem else []
+    others = (
+        differing(result(site.folder / "run"), truth(site.materials, site.flavour)["reward"]) if not problem else []
+    )
     site.count(problem or ("silent" if others else good), ended, f"{what}: {', '.join(others)}" if others else what)
 
 
 def write(folder: Path, code: str = "pass", call: int = 0) -> None:
     (folder / "own.py").write_text(MODULE.replace("{fault}", code).replace("{call}", str(call)))
-

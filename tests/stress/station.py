@@ -23,7 +23,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from io import TextIOWrapper
+from io import BufferedWriter, FileIO, TextIOWrapper
 from pathlib import Path
 from typing import NoReturn
 
@@ -229,11 +229,15 @@ class Changes:
         return self.seen
 
 
-def become(program: str, argv: list[str], folder: Path, env: Mapping[str, str], outputs: Sequence[int], fresh: bool) -> NoReturn:
+def become(
+    program: str, argv: list[str], folder: Path, env: Mapping[str, str], outputs: Sequence[int], fresh: bool
+) -> NoReturn:
     """In a fork: be `python -m PROGRAM ARGV`."""
     code = 1
     try:
         os.setsid()
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.chdir(folder)
         os.environ.update(env)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -254,7 +258,7 @@ def main(program: str, argv: list[str]) -> int:
     """What the interpreter does from reading its arguments to its end, without taking itself down."""
     sys.argv = [program, *argv]
     sys.path.insert(0, os.getcwd())
-    out, err = (open(number, "wb", closefd=False) for number in (1, 2))
+    out, err = (BufferedWriter(FileIO(number, "wb", closefd=False)) for number in (1, 2))
     sys.stdout = TextIOWrapper(out, encoding="utf-8", line_buffering=os.isatty(1))
     sys.stderr = TextIOWrapper(err, encoding="utf-8", errors="backslashreplace", line_buffering=True)
     code: object = 0
