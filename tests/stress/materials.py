@@ -166,7 +166,7 @@ def result(folder: Path) -> dict[str, str]:
         for path in sorted((folder / place).glob("*.safetensors")):
             found[f"{place}/{path.name}"] = hashlib.sha256(path.read_bytes()).hexdigest()
     for name in ("scores.json", "samples.txt", "test.txt"):
-        found[name] = (folder / name).read_text() if (folder / name).exists() else "missing"
+        found[name] = (folder / name).read_text(errors="replace") if (folder / name).exists() else "missing"
     events = events_of(folder / "log.jsonl")
     found["epochs"] = json.dumps([event.get("epoch") for event in events])
     found["log.jsonl"] = json.dumps([{**event, "seconds": None} for event in events])
@@ -175,7 +175,7 @@ def result(folder: Path) -> dict[str, str]:
 
 def events_of(path: Path) -> list[dict[str, Any]]:
     try:
-        return [dict(json.loads(line)) for line in path.read_text().splitlines()]
+        return [dict(json.loads(line)) for line in path.read_text(errors="replace").splitlines()]
     except (OSError, ValueError, TypeError):
         return []
 
