@@ -47,7 +47,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--count", type=int, help="cases (kills: kills) of each kind, instead of the full number")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--case", type=int, help="repeat the case of this number; needs --only")
-    parser.add_argument("--stations", type=int, default=3, help="cases at a time")
+    parser.add_argument("--stations", type=int, default=4, help="cases at a time")
     parser.add_argument("--load", type=int, default=2, help="processes that keep the CPU busy, at normal priority")
     parser.add_argument("--station", help=argparse.SUPPRESS)
     return parser.parse_args()
@@ -92,6 +92,8 @@ class Plan:
 
 def main() -> int:
     chosen = options()
+    if sys.platform != "linux":
+        raise SystemExit("stress needs Linux: it looks for orphans in /proc and follows folders with inotify")
     if chosen.station:
         serve(*chosen.station.split("|"))
         return 0
@@ -235,6 +237,10 @@ def report(results: list[dict[str, Any]], out: Path, chosen: argparse.Namespace,
             {"kind": kind, "family": family, **{name: row.counts[name] for name in COLUMNS},
              "cpu": round(row.cpu, 1), "seconds": round(row.seconds, 1)}
             for (kind, family), row in rows.items()
+        ],
+        "slowest": [
+            {name: result[name] for name in ("kind", "index", "flavour", "cpu", "seconds")}
+            for result in sorted(results, key=lambda result: -result["cpu"])[:20]
         ],
         "failures": failures,
     }  # fmt: skip

@@ -106,7 +106,8 @@ def make_runs(folder: Path, flavour: str) -> None:
         "train": result(done / "run"),
         "evaluate": must(run(evaluate(), done)).out.decode(),
         "generate": must(run(generate(folder), done)).out.decode(),
-        "events": whole.events,
+        "changes": whole.changes,
+        "of_folders": whole.of_folders,
         "seconds": whole.seconds,
     }
     if flavour in RANKS:
@@ -116,7 +117,7 @@ def make_runs(folder: Path, flavour: str) -> None:
     while not (half / "run/last").is_dir() or not (half / "run/best").is_dir():
         shutil.rmtree(half, ignore_errors=True)
         half.mkdir()
-        run(train(folder, flavour, half), half, watched=half, kill=Kill(0.0, 2 * whole.events // 3))
+        run(train(folder, flavour, half), half, watched=half, kill=Kill(0.0, 2 * whole.changes // 3))
 
 
 def truth_of_ranks(folder: Path, flavour: str) -> dict[str, Any]:
@@ -126,7 +127,7 @@ def truth_of_ranks(folder: Path, flavour: str) -> dict[str, Any]:
     two = folder / flavour / "two"
     two.mkdir()
     whole = must(run(job(two, train(folder, flavour, two)), two, watched=two, program=FORKED))
-    return {"train": result(two / "run"), "events": whole.events, "seconds": whole.seconds}
+    return {"train": result(two / "run"), "changes": whole.changes, "seconds": whole.seconds}
 
 
 def truth_of_reward(folder: Path, flavour: str) -> dict[str, str]:

@@ -46,7 +46,8 @@ class Kill:
     """When to send SIGKILL: so long after the start, or after so many changes in the watched folder; and to whom."""
 
     seconds: float
-    events: int = 0
+    changes: int = 0
+    of_folders: bool = False  # count only changes of folders, as a save makes them
     victim: Callable[[int], int | None] = itself
 
 
@@ -59,7 +60,8 @@ class Ended:
     out: bytes
     err: bytes
     seconds: float
-    events: int  # changes in the watched folder
+    changes: int  # in the watched folder
+    of_folders: int  # of these, folders made, renamed and deleted
     killed: bool
     after: float  # seconds from the kill to the end
     hung: bool
@@ -125,7 +127,7 @@ def run(
         out.rest(),
         err.rest(),
         seconds,
-        changes.rest() if changes else 0,
+        *(changes.rest() if changes else (0, 0)),
         killed is not None,
         0.0 if killed is None else began + seconds - killed,
         hung,
@@ -143,17 +145,17 @@ def watch(
     for reader in (handle, *sources):
         poll.register(reader, select.POLLIN)
     end = began + limit
-    moment = began + kill.seconds if kill and not kill.events else None
+    moment = began + kill.seconds if kill and not kill.changes else None
     killed, hung = None, False
     while True:
         now = time.monotonic()
         if kill and moment is not None and now >= moment:
             victim = kill.victim(pid)
-            if victim is None:  # not there yet
-                moment = now + 0.001
-            else:
-                os.kill(victim, signal.SIGKILL)
-                killed, moment = now, None
+            moment = now + 0.001 if victim is None else None  # it may not be there yet
+            if victim is not None:
+                with suppress(ProcessLookupError):
+                    os.kill(victim, signal.SIGKILL)
+                    killed = now
         if now >= end:
             hung = True
             end_all()
@@ -162,7 +164,7 @@ def watch(
         for place in ready:
             if place in sources and not sources[place].read():
                 poll.unregister(place)
-        if changes and kill and killed is None and moment is None and 0 < kill.events <= changes.seen:
+        if changes and kill and kill.changes and killed is None and moment is None and changes.reached(kill):
             moment = time.monotonic() + kill.seconds
         if handle in ready:
             os.close(handle)
@@ -199,7 +201,8 @@ class Changes:
     """Counts what happens in a folder and in all below it (inotify)."""
 
     def __init__(self, folder: Path) -> None:
-        self.handle, self.seen = LIBC.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC), 0
+        self.handle = LIBC.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        self.seen = self.of_folders = 0
         self.folders: dict[int, str] = {}
         self.add(str(folder))
 
@@ -219,14 +222,19 @@ class Changes:
                 name = os.fsdecode(data[place + EVENT.size : place + EVENT.size + length].rstrip(b"\0"))
                 if mask & IS_FOLDER and mask & ARRIVES and number in self.folders:
                     self.add(os.path.join(self.folders[number], name))
-                place, self.seen = place + EVENT.size + length, self.seen + 1
+                place += EVENT.size + length
+                self.seen += 1
+                self.of_folders += bool(mask & IS_FOLDER)
         return True
 
-    def rest(self) -> int:
+    def reached(self, kill: Kill) -> bool:
+        return (self.of_folders if kill.of_folders else self.seen) >= kill.changes
+
+    def rest(self) -> tuple[int, int]:
         while select.select([self.handle], [], [], 0)[0]:
             self.read()
         os.close(self.handle)
-        return self.seen
+        return self.seen, self.of_folders
 
 
 def become(

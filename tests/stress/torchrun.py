@@ -26,7 +26,7 @@ def case(site: Site) -> None:
     site.started += program == USUAL
     number = rng.randrange(2)
     victim = lambda pid: ranks[number] if len(ranks := sorted(children(pid))) == 2 else None  # noqa: E731
-    when = rng.randint(1, expected["events"]) if rng.random() < 0.5 else 0
+    when = rng.randint(1, expected["changes"]) if rng.random() < 0.5 else 0
     kill = Kill(rng.expovariate(100) if when else rng.uniform(0, expected["seconds"]), when, victim)
     ended = site.run(argv, watched=site.folder, kill=kill, program=program)
     site.counts["tried"] += 1
