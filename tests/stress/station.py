@@ -301,10 +301,16 @@ def children(pid: int) -> list[int]:
 
 
 def descendants(pid: int) -> list[int]:
-    found = children(pid)
-    for child in list(found):
-        found += descendants(child)
-    return found
+    """The processes below a process that still run."""
+    found = [child for child in children(pid) if runs(child)]
+    return [*found, *(below for child in found for below in descendants(child))]
+
+
+def runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def remaining() -> list[str]:
@@ -337,7 +343,8 @@ def reap() -> None:
 
 
 def end_all() -> None:
-    """End every process that was started here."""
-    for pid in descendants(os.getpid()):
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    """End every process that was started here, also those that others start meanwhile."""
+    while found := descendants(os.getpid()):
+        for pid in found:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
