@@ -104,7 +104,7 @@ def main() -> int:
     plan = Plan({kind: 1 for kind in wanted} if chosen.case is not None else wanted, chosen.case or 0)
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="stress-", dir=MEMORY if os.path.isdir(MEMORY) else None) as work:
-        load = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(chosen.load)]
+        load = [subprocess.Popen([sys.executable, "-c", BUSY], start_new_session=True) for _ in range(chosen.load)]
         try:
             results = everything(plan, Path(work), out, chosen.seed, chosen.stations)
         finally:
