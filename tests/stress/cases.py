@@ -64,10 +64,11 @@ def tail(output: bytes) -> str:
     return output[-SHOWN:].decode(errors="backslashreplace")
 
 
-def wrong(ended: Ended) -> str | None:
+def wrong(ended: Ended, said: bool = True) -> str | None:
     """What is wrong with the way a command ended, whatever it was for; None where nothing is.
 
     `traceback` is any end but exit code 0, or 2 with one line: a crash, more than one line, control characters, too.
+    `said` is false for `doctor`, which exits with 2 where it found a problem and lists that among its findings.
     """
     if ended.hung:
         return "hang"
@@ -77,7 +78,7 @@ def wrong(ended: Ended) -> str | None:
         return "traceback"
     if ended.killed:
         return None
-    if ended.code == 0 or (ended.code == 2 and one_line(ended.err)):
+    if ended.code == 0 or (ended.code == 2 and (one_line(ended.err) or not (said or ended.err))):
         return None
     return "traceback"
 

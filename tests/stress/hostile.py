@@ -69,7 +69,7 @@ def case(site: Site) -> None:
     what, argv = chosen(site)
     ended = site.run(argv, terminal=True)
     site.counts["tried"] += 1
-    problem = wrong(ended) or ("traceback" if CONTROL.search(ended.out) else None)
+    problem = wrong(ended, said=argv[0] != "doctor") or ("traceback" if CONTROL.search(ended.out) else None)
     site.count(problem or ("refused" if ended.code == 2 else "harmless"), ended, what)
 
 
