@@ -42,12 +42,12 @@ def moment(site: Site, expected: dict[str, Any], before: int) -> Kill:
     soon = rng.choice((0.0, rng.expovariate(1 / SAVE)))
     match rng.choices(("save", "again", "change", "time", "start"), (4, 3, 2, 2, 1))[0]:
         case "save":  # the first ones more often than the later: nothing lies behind them
-            return Kill(soon, 1 + round(rng.expovariate(5 / expected["of_folders"])), of_folders=True)
+            return Kill(seconds=soon, changes=1 + round(rng.expovariate(5 / expected["of_folders"])), of_folders=True)
         case "again":
-            return Kill(soon, max(1, before + rng.randint(-1, 1)), of_folders=True)
+            return Kill(seconds=soon, changes=max(1, before + rng.randint(-1, 1)), of_folders=True)
         case "change":
-            return Kill(soon, rng.randint(1, expected["changes"]))
+            return Kill(seconds=soon, changes=rng.randint(1, expected["changes"]))
         case "time":
-            return Kill(rng.uniform(0, 1.2 * expected["seconds"]))
+            return Kill(seconds=rng.uniform(0, 1.2 * expected["seconds"]))
         case _:
-            return Kill(rng.uniform(0, START))
+            return Kill(seconds=rng.uniform(0, START))

@@ -117,7 +117,7 @@ def make_runs(folder: Path, flavour: str) -> None:
     while not (half / "run/last").is_dir() or not (half / "run/best").is_dir():
         shutil.rmtree(half, ignore_errors=True)
         half.mkdir()
-        run(train(folder, flavour, half), half, watched=half, kill=Kill(0.0, 2 * whole.changes // 3))
+        run(train(folder, flavour, half), half, watched=half, kill=Kill(seconds=0.0, changes=2 * whole.changes // 3))
 
 
 def truth_of_ranks(folder: Path, flavour: str) -> dict[str, Any]:

@@ -225,7 +225,7 @@ def killed(site: Site) -> None:
     mark = site.folder / "mark"
     write(site.folder, f"open({str(mark)!r}, 'w').close()\n    {HANGS[name]}", rng.choice((5, 11, 30)))
     argv = train(site.materials, site.flavour, ".", NAME, f"reward.workers={workers}")
-    kill = Kill(0, victim=lambda pid: pid if mark.exists() else None)
+    kill = Kill(seconds=0, victim=lambda pid: pid if mark.exists() else None)
     ended = site.run(argv, kill=kill)
     what = f"{name}, workers = {workers}, and the run is killed"
     problem = wrong(ended)

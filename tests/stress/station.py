@@ -41,7 +41,7 @@ def itself(pid: int) -> int | None:
     return pid
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Kill:
     """When to send SIGKILL: so long after the start, or after so many changes in the watched folder; and to whom."""
 

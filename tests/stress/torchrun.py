@@ -27,7 +27,8 @@ def case(site: Site) -> None:
     number = rng.randrange(2)
     victim = lambda pid: ranks[number] if len(ranks := sorted(children(pid))) == 2 else None  # noqa: E731
     when = rng.randint(1, expected["changes"]) if rng.random() < 0.5 else 0
-    kill = Kill(rng.expovariate(100) if when else rng.uniform(0, expected["seconds"]), when, victim)
+    seconds = rng.expovariate(100) if when else rng.uniform(0, expected["seconds"])
+    kill = Kill(seconds=seconds, changes=when, victim=victim)
     ended = site.run(argv, watched=site.folder, kill=kill, program=program)
     site.counts["tried"] += 1
     what = f"rank {number} killed after {f'{when} changes' if when else f'{kill.seconds:.2f} s'}"
