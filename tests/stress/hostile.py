@@ -25,6 +25,7 @@ from stress.materials import GENERATE, HUGGING_FACE, OWN, overrides, train
 
 SHARE = 0.7  # of the cases, with own models
 DEEP = 200_000
+SHORT = ["training.epochs=1", "data.limit=8", "training.threads=1"]  # a harmless config is trained by
 ESCAPES = [
     "\x1b[31mred",
     "\x1b]0;title\x07",
@@ -109,7 +110,7 @@ def config(site: Site) -> tuple[str, list[str]]:
     path = site.folder / "hostile.toml"
     shutil.copy(site.materials / "run.toml", path)
     kind = thing(path, site.rng) if site.rng.random() < 0.3 else toml(path, site.rng)
-    return f"config: {kind}", ["train", str(path), "--out", "."]
+    return f"config: {kind}", ["train", str(path), "--out", ".", *overrides(SHORT)]
 
 
 def override(site: Site) -> tuple[str, list[str]]:
