@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL = $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable
 
-.PHONY: demo test check format clean
+.PHONY: demo test lint check stress format clean
 
 demo: .venv/for-demo  ## train XENT, DAD, E2E and MIXER on the built-in tasks; a table, and a report in demo/
 	$(BIN)/seqmixer demo
@@ -11,11 +11,16 @@ demo: .venv/for-demo  ## train XENT, DAD, E2E and MIXER on the built-in tasks; a
 test: .venv/for-test  ## all tests
 	$(BIN)/python -m pytest -n 2
 
-check: .venv/for-test  ## style, types and the fast tests
+lint: .venv/for-test  ## style and types
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
+
+check: lint  ## style, types and the fast tests
 	$(BIN)/python -m pytest -n 2 -m "not slow"
+
+stress: .venv/for-test  ## half an hour of kills, damaged and hostile files and failing rewards: docs/reliability.md
+	PYTHONPATH=tests $(BIN)/python -m stress --out runs/stress
 
 format: .venv/for-test
 	$(BIN)/ruff check --fix
