@@ -49,7 +49,7 @@ def test_a_name_that_leaves_the_folder_of_runs_is_refused(tmp_path, name):
 
 
 def test_a_config_written_as_toml_reads_back_the_same(tmp_path):
-    config = load(tmp_path, "[training]\nmixed_lr = 1e-4\n[data]\ntrain = ['a b', 'c']\n")
+    config = load(tmp_path, "[training]\nrl_lr = 1e-4\n[data]\ntrain = ['a b', 'c']\n")
     assert load(tmp_path, config.toml()) == config
 
 
@@ -195,7 +195,8 @@ def test_settings_that_nothing_would_read_are_refused(values, message):
          "model.window is for model.name = 'lstm' or 'elman' or 'gru', not 'transformer'; leave it out"),
         ({"model": {"name": "huggingface", "path": "x", "hidden": 256}},
          "model.hidden is for model.name = 'lstm' or 'elman' or 'gru' or 'transformer', not 'huggingface'; leave it out"),
-        ({"model": {"name": "huggingface"}}, "model.path is missing; it has no default"),
+        ({"model": {"name": "huggingface"}},
+         "model.path is missing; with model.name = 'huggingface' it names a folder or a model of the hub"),
         ({"algorithm": {"name": "rienforce"}},
          "unknown algorithm.name 'rienforce'. Did you mean 'reinforce'? Known: dad, e2e, mixer, reinforce, xent."),
     ],

@@ -73,15 +73,15 @@ def prepare() -> None:
     import gc
 
     import peft
+    import seqmixer.scoring
     import torch
     import torch.distributed.run
     import transformers.models.gpt2
     import transformers.models.t5
 
     import seqmixer.cli
-    import seqmixer.inference
     import seqmixer.runs
-    import seqmixer.scoring
+    import seqmixer.runs.inference
     import seqmixer.training
 
     del peft, transformers, seqmixer

@@ -1,6 +1,6 @@
 """[model]: the settings of the model that is named."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -81,7 +81,7 @@ class HuggingFaceSettings(ModelSettings):
     """[model] with name = "huggingface"."""
 
     name: Literal["huggingface"] = "huggingface"
-    path: str = Field(min_length=1)
+    path: str
     """Hugging Face: the folder of a model with its tokenizer, as save_pretrained writes it; else a name of the hub."""
     lora_rank: int = Field(0, ge=0, le=65_536)
     """Hugging Face: train only additions of this rank to the linear layers (LoRA); 0 trains all weights."""
@@ -89,6 +89,15 @@ class HuggingFaceSettings(ModelSettings):
     """Hugging Face: compute layers again in the backward pass, which needs less memory and more time."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Hugging Face: what is computed in; weights and updates stay in float32."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def has_a_path(cls, values: Any) -> Any:
+        if isinstance(values, dict) and not values.get("path"):
+            raise ValueError(
+                "model.path is missing; with model.name = 'huggingface' it names a folder or a model of the hub"
+            )
+        return values
 
     @property
     def pretrained(self) -> str:

@@ -25,7 +25,7 @@ from seqmixer.training.position import Position, restored, restored_best
 from seqmixer.training.progress import Progress, Silent
 from seqmixer.training.regime import Regime
 from seqmixer.training.signals import Interrupt, interruptible
-from seqmixer.training.step import Step
+from seqmixer.training.step import Step, device
 from seqmixer.types import Batch, SequenceModel
 
 SHARE = 1 / 20  # of the time, at most, goes into writing checkpoints
@@ -290,16 +290,3 @@ class Training:
 
 def copied(model: SequenceModel) -> dict[str, torch.Tensor]:
     return {name: weight.clone() for name, weight in model.state_dict().items()}
-
-
-def device(name: str) -> torch.device:
-    """The device of a setting; auto takes an accelerator if there is one."""
-    if name == "auto":
-        return torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
-    try:
-        tried = torch.empty(1, device=name)
-        tried.tolist()  # a device such as meta holds no numbers
-        return tried.device
-    except (RuntimeError, AssertionError, ImportError) as error:
-        reason = str(error).splitlines()[0].replace("meta, ", "")
-        raise RunError(f"training.device = {name!r} cannot be used here: {reason}") from None

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from seqmixer.algorithms import Algorithm, Candidates, Stage
 from seqmixer.config import TrainingConfig
+from seqmixer.errors import RunError
 from seqmixer.kernels import Programs, multiply_in, plain
 from seqmixer.parallel import ranks
 from seqmixer.training.clock import Clock
@@ -137,3 +138,16 @@ class Step:
                 optimizer.found_inf = bad  # type: ignore[attr-defined]
                 optimizer.step()
         return norm
+
+
+def device(name: str) -> torch.device:
+    """The device of a setting; auto takes an accelerator if there is one."""
+    if name == "auto":
+        return torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
+    try:
+        tried = torch.empty(1, device=name)
+        tried.tolist()  # a device such as meta holds no numbers
+        return tried.device
+    except (RuntimeError, AssertionError, ImportError) as error:
+        reason = str(error).splitlines()[0].replace("meta, ", "")
+        raise RunError(f"training.device = {name!r} cannot be used here: {reason}") from None
