@@ -73,7 +73,7 @@ def prepare() -> None:
     import gc
 
     import peft
-    import seqmixer.scoring
+    import seqmixer.evaluation.scoring
     import torch
     import torch.distributed.run
     import transformers.models.gpt2
