@@ -6,6 +6,7 @@ equal numbers: each has its share of a batch, and gradients, measures and decisi
 
 import os
 import re
+import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -20,6 +21,7 @@ from torch.distributed.rendezvous import rendezvous
 
 from seqmixer.errors import Lost, RunError
 from seqmixer.parallel import launch
+from seqmixer.parallel.workers import stop_handler
 from seqmixer.types import Batch
 
 PATIENCE = timedelta(minutes=10)  # with a process that neither answers nor is gone
@@ -38,7 +40,7 @@ def start(device: str) -> None:
     if kind is not None:
         torch.accelerator.set_device_index(launch.place())
         backend += f",{kind}:{dist.get_default_backend_for_device(kind)}"
-    with answered():
+    with stop_handler(signal.SIG_DFL), answered():  # it waits where no handler of Python's is called
         dist.init_process_group(
             backend, store=meeting(), rank=launch.number(), world_size=launch.processes(), timeout=PATIENCE
         )

@@ -34,7 +34,7 @@ DEATH_SIGNAL, ADOPTION = 1, 36  # PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER of Li
 
 
 @contextmanager
-def stop_handler(handler: Handler) -> Iterator[None]:
+def stop_handler(handler: Handler | signal.Handlers) -> Iterator[None]:
     """Handle SIGINT and SIGTERM with this function until the end of the block."""
     before = {}
     try:

@@ -14,8 +14,6 @@ import torch
 from torch import Tensor
 
 from seqmixer import files
-from seqmixer.storage import pretrained
-from seqmixer.parallel import ranks
 from seqmixer.algorithms import Algorithm
 from seqmixer.build import (
     Dimensions,
@@ -30,6 +28,10 @@ from seqmixer.config import TOYS, Config, HuggingFaceSettings
 from seqmixer.data import Split, Task, Vocab, Vocabs, Vocabulary, coverage, in_order
 from seqmixer.errors import RewardError, RunError, unknown
 from seqmixer.evaluation import SCORES, Evaluation, Scores, evaluate
+from seqmixer.kernels import multiply_in
+from seqmixer.parallel import ranks
+from seqmixer.schedules import stages
+from seqmixer.storage import checkpoint, pretrained
 from seqmixer.storage.identity import (
     MANIFEST,
     alone_in,
@@ -41,9 +43,6 @@ from seqmixer.storage.identity import (
     require_whole,
     seal,
 )
-from seqmixer.kernels import multiply_in
-from seqmixer.schedules import stages
-from seqmixer.storage import checkpoint
 from seqmixer.training import Progress, Silent, Training, device, read_log
 from seqmixer.training import epochs as epochs_of
 from seqmixer.training.position import progress_of, restored_best
