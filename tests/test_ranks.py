@@ -322,6 +322,32 @@ def test_what_several_processes_would_say_is_said_once_a_start(second_of_two, mo
     assert ranks.first_to_say()
 
 
+WAITING = """
+import signal
+from seqmixer.parallel import ranks
+from seqmixer.parallel.workers import stop_handler
+
+def stop(number, frame):
+    raise KeyboardInterrupt
+
+with stop_handler(stop):
+    print("waiting", flush=True)
+    ranks.start("cpu")
+"""
+
+
+def test_a_rank_that_waits_for_one_that_never_comes_can_be_stopped(second_of_two):
+    with subprocess.Popen([sys.executable, "-c", WAITING], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "waiting\n"
+        time.sleep(3)  # it is in the rendezvous; earlier it would be stopped all the same
+        assert process.poll() is None
+        process.terminate()
+        try:
+            assert process.wait(timeout=60) == -signal.SIGTERM
+        finally:
+            process.kill()
+
+
 def test_commands_for_one_process_say_so(second_of_two, run):
     message = "seqmixer: `seqmixer evaluate` is for one process; only train works under torchrun\n"
     assert run("evaluate", "nowhere") == (2, "", message)
