@@ -14,7 +14,7 @@ SOURCE = Path(seqmixer.__file__).parent
 PAPER = Path(__file__).parents[1] / "docs" / "paper.md"
 FILES = sorted(SOURCE.rglob("*.py"))
 LAYERS = [  # a module imports only from its own part and from rows above
-    {"errors", "losses", "kernels"},
+    {"errors", "losses", "kernels", "configs"},
     {"files"},
     {"types", "settings"},
     {"parallel"},

@@ -166,7 +166,7 @@ def card(config: ConfigFile, settings: Settings = None, as_json: Json = False) -
     """Describe the data of a config: sizes, lengths, vocabulary, what T covers, fingerprints.
 
     \b
-    seqmixer data card configs/toy/translation.toml
+    seqmixer data card toy/translation
     """
     from seqmixer.config import Config
     from seqmixer.data import cards

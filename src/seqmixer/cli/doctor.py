@@ -24,7 +24,7 @@ def doctor(
     problem.
 
     \b
-    seqmixer doctor configs/toy/translation.toml
+    seqmixer doctor toy/translation
     seqmixer doctor runs/toy-translation
     """
     from seqmixer.doctor import examine

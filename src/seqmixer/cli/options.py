@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from seqmixer import __version__
 from seqmixer.errors import ConfigError, printable
 from seqmixer.parallel import launch
 
@@ -18,7 +19,7 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
     help="Train text generators on the score they are judged by: XENT, DAD, E2E, REINFORCE and MIXER.\n\n"
-    "A run is a TOML file (see configs/). Try: seqmixer train configs/toy/translation.toml",
+    "A run is a TOML file, or the name of one that comes with seqmixer. Try: seqmixer train toy/translation",
 )
 
 
@@ -33,7 +34,7 @@ def finite(value: float | None) -> float | None:
     return value
 
 
-ConfigFile = Annotated[Path, typer.Argument(help="A TOML file; see configs/, and `seqmixer settings` for its names.")]
+ConfigFile = Annotated[Path, typer.Argument(help="A TOML file, or one of `seqmixer configs`; see `seqmixer settings`.")]
 RunFolder = Annotated[Path, typer.Argument(help="The folder of a run, such as runs/toy-translation.")]
 Settings = Annotated[list[str] | None, typer.Option("--set", help="Override a setting: --set model.hidden=512.")]
 Beam = Annotated[int, typer.Option(min=1, max=1000, help="Hypotheses of the beam search; 1 is greedy search.")]
@@ -49,8 +50,19 @@ Trust = Annotated[
 Out = Annotated[Path, typer.Option(help="Where run folders go.")]
 
 
+def say_version(asked: bool) -> None:
+    if asked:
+        put(f"seqmixer {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def command(context: typer.Context) -> None:
+def command(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", callback=say_version, is_eager=True, help="Say which it is.")
+    ] = False,
+) -> None:
     if launch.processes() > 1 and context.invoked_subcommand != "train":
         raise ConfigError(
             f"`seqmixer {context.invoked_subcommand}` is for one process; only train works under torchrun"

@@ -43,9 +43,9 @@ def train(
     Under torchrun, several processes share each batch, on one or several nodes. All other commands use one process.
 
     \b
-    seqmixer train configs/toy/translation.toml
-    seqmixer train configs/toy/translation.toml --set algorithm.name=xent --set name=plain
-    torchrun --nproc-per-node=2 -m seqmixer train configs/toy/translation.toml
+    seqmixer train toy/translation
+    seqmixer train toy/translation --set algorithm.name=xent --set name=plain
+    torchrun --nproc-per-node=2 -m seqmixer train toy/translation
     """
     from seqmixer.config import Config
     from seqmixer.evaluation import read_scores
@@ -186,6 +186,19 @@ def settings() -> None:
     from seqmixer.config import documentation
 
     put(documentation())
+
+
+@app.command("configs")
+def list_configs(as_json: Json = False) -> None:
+    """List the configs that come with seqmixer: `seqmixer train NAME` takes them from anywhere."""
+    from seqmixer.configs import about, names
+
+    if as_json:
+        put(json.dumps({name: str(path) for name, path in names().items()}))
+        return
+    width = max(map(len, names()))
+    for name, path in names().items():
+        put(f"{name:<{width}}  {about(path)}")
 
 
 def lines(path: Path | None) -> Iterator[str]:

@@ -50,8 +50,8 @@ def sweep(
     Leaves best.toml (for `seqmixer train`), sweep.md, sweep.json and sweep.svg in OUT.
 
     \b
-    seqmixer sweep configs/toy/translation.toml --search rates.toml --trials 30 --prune-after 6
-    seqmixer sweep configs/toy/translation.toml --search rates.toml --method grid --workers 2 --out runs/sweeps/grid
+    seqmixer sweep toy/translation --search rates.toml --trials 30 --prune-after 6
+    seqmixer sweep toy/translation --search rates.toml --method grid --workers 2 --out runs/sweeps/grid
     """
     from seqmixer.config import Config
     from seqmixer.experiments.sweep.record import table, write_record

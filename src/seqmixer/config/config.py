@@ -7,7 +7,7 @@ from typing import Any, Self
 import tomli_w
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from seqmixer import files, settings
+from seqmixer import configs, files, settings
 from seqmixer.algorithms.mixer import MixerSettings
 from seqmixer.config.algorithms import AlgorithmConfig
 from seqmixer.config.models import ModelConfig, RecurrentSettings
@@ -63,12 +63,15 @@ class Config(Section):
         return self
 
     @classmethod
-    def load(cls, path: Path, overrides: Sequence[str] = ()) -> Self:
-        """Read a TOML file; `overrides` are settings such as "model.hidden=512"."""
+    def load(cls, path: Path | str, overrides: Sequence[str] = ()) -> Self:
+        """Read a TOML file, or a config that comes with seqmixer; `overrides` are such as "model.hidden=512"."""
+        path = configs.found(path)
         if path.is_dir():
             raise ConfigError(f"{path}: a folder, not a config; name a TOML file, such as {path / 'config.toml'}")
         if not path.exists():
-            raise ConfigError(f"{path}: no such file; configs end in .toml")
+            raise ConfigError(
+                f"{path}: no such file; configs end in .toml, and `seqmixer configs` lists those known by name"
+            )
         values = files.read_toml(path)
         wanted: dict[str, Any] = {}
         for override in overrides:

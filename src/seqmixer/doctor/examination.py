@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 
+from seqmixer import configs
 from seqmixer.algorithms import Algorithm
 from seqmixer.build import Dimensions, Model, build_algorithm, build_model, build_reward
 from seqmixer.config import Config, HuggingFaceSettings
@@ -66,6 +67,7 @@ def read_subject(target: Path, overrides: Sequence[str], out: Path, trust: bool)
         read_config(target)  # refuses what is no run folder
         path = target / "config.toml"
         return Subject(located(Config.load(path, overrides)), path, target, trust, tuple(overrides))
+    target = configs.found(target)
     if not target.exists():
         raise ConfigError(f"{target}: no such file or folder; name a TOML file or the folder of a run")
     config = Config.load(target, overrides)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from seqmixer import configs
 from seqmixer.config import Config
 from seqmixer.data import Task, coverage
 from seqmixer.errors import ConfigError, DataError, unknown
@@ -81,11 +82,11 @@ def own_kind(task: str, path: Path) -> str:
 def recipe_file(task: str, recipe: str) -> Path:
     """A recipe that comes with seqmixer, or a file of the user's."""
     if recipe.endswith(".toml"):
-        return Path(recipe)
+        return configs.found(recipe)
     if recipe not in RECIPES:
         raise unknown("recipe", recipe, (*RECIPES, "FILE.toml"))
     name = {"tuned": f"{task}-tuned", "literal": task, "quick": QUICK[task]}[recipe]
-    return CONFIGS / f"{name}.toml"
+    return configs.names()[f"paper/{name}"]
 
 
 def require_scored(config: Config, path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from seqmixer import files
+from seqmixer import configs, files
 from seqmixer.config import Config
 from seqmixer.errors import ConfigError, unknown
 from seqmixer.settings import change_kind, explain, flat
@@ -66,6 +66,7 @@ def read_space(path: Path, base: Config) -> Space:
 
 
 def read(path: Path) -> dict[str, Any]:
+    path = configs.found(path)
     if not path.exists():
         raise ConfigError(f"{path}: no such file; --search names a TOML file of settings and their choices")
     return files.read_toml(path)
