@@ -49,7 +49,7 @@ def test_the_command_lists_them(run, tmp_path, monkeypatch):
     assert "toy/translation             LSTM and BLEU, as the paper's translation, on the built-in task.\n" in out
     assert json.loads(run("configs", "--json")[1]) == {name: str(path) for name, path in names().items()}
     code, out, _ = run("data", "card", "toy/translation", "--json")
-    assert (code, json.loads(out)["task"]) == (0, "toy-translation")
+    assert (code, json.loads(out)["name"]) == (0, "toy-translation")
 
 
 def test_the_version_is_said(run):
