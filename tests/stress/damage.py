@@ -39,6 +39,8 @@ def case(site: Site) -> None:
         site.count("recovered" if warned(ended) else "harmless" if same else "silent", ended, what)
     else:
         unheld = set().union(*(UNHELD.get(name, set()) for name, _ in done))
+        if "log.jsonl" in unheld and warned(ended):  # of the epochs that the log lacks
+            unheld.add("epochs")
         others = set(differing(result(folder), expected["train"])) - unheld
         verdict = "silent" if others else "recovered" if warned(ended) else "harmless"
         site.count(verdict, ended, f"{what}: {', '.join(sorted(others))}" if others else what)

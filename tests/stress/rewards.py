@@ -19,6 +19,12 @@ CALLS = itertools.count(1)
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
+def run():
+    """The run: the parent of the guardian of this worker."""
+    with open(f"/proc/{os.getppid()}/stat") as file:
+        return int(file.read().rpartition(") ")[2].split()[1])
+
+
 def fault(hypothesis):
     open(os.path.join(HERE, "failed"), "w").close()
     {fault}
@@ -121,8 +127,8 @@ FAULTS = {
     "SIGINT to itself": Fault("os.kill(os.getpid(), signal.SIGINT)", EITHER),
     "SIGHUP to itself": Fault("os.kill(os.getpid(), signal.SIGHUP)", EITHER),
     "SIGALRM to itself": Fault("signal.alarm(1); time.sleep(1000)"),
-    "SIGTERM to the run": Fault("os.kill(os.getppid(), signal.SIGTERM)", "stopped"),
-    "SIGINT to the run": Fault("os.kill(os.getppid(), signal.SIGINT)", "stopped"),
+    "SIGTERM to the run": Fault("os.kill(run(), signal.SIGTERM)", "stopped"),
+    "SIGINT to the run": Fault("os.kill(run(), signal.SIGINT)", "stopped"),
     "little CPU time": Fault("resource.setrlimit(resource.RLIMIT_CPU, (1, 1))\n    while True: pass"),
     "prints much": Fault("[print('x' * 999) for _ in range(200_000)] and None\n    return None", SAME, alone=True),
     "prints much to standard error": Fault(
