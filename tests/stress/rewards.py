@@ -19,8 +19,7 @@ CALLS = itertools.count(1)
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
-def run():
-    """The run: the parent of the guardian of this worker."""
+def run():  # the parent of the guardian of this worker
     with open(f"/proc/{os.getppid()}/stat") as file:
         return int(file.read().rpartition(") ")[2].split()[1])
 
