@@ -14,7 +14,7 @@ from seqmixer.rewards import DocumentFrequencies
 from seqmixer.runs import load, train
 from seqmixer.runs.inference import Search, write
 from seqmixer.storage import checkpoint
-from seqmixer.storage.identity import read_config, require_inside, require_own_code
+from seqmixer.storage.identity import MAY_CHANGE, read_config, require_inside, require_own_code
 from seqmixer.training import read_log
 
 SOURCES = ["a b c", "b c", "c d e a", "d", "e a b", "a c", "b d", "c e a"]
@@ -236,6 +236,22 @@ def test_links_out_of_a_run_folder_are_refused_before_anything_is_read_or_writte
             "so), or delete the link"
         )
         assert outside.read_text() == "mine"
+
+
+@pytest.mark.parametrize("target", ["c", "nothing"], ids=["to itself", "to nothing"])
+def test_a_link_that_leads_nowhere_is_refused(tmp_path, target):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/c").symlink_to(target)
+    with pytest.raises(RunError) as error:
+        require_inside(tmp_path / "run")
+    assert str(error.value) == f"{tmp_path / 'run/c'} is a link to {target}, where nothing is; delete it"
+
+
+def test_what_may_change_between_resumes_are_settings():
+    sections = {name: type(getattr(Config(), name)) for name in ("data", "evaluation", "reward", "training")}
+    for name in MAY_CHANGE:
+        table, last = name.split(".")
+        assert last in sections[table].model_fields, name
 
 
 def test_a_link_by_dots_is_a_link_out_and_a_link_within_is_none(tmp_path):

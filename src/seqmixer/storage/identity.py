@@ -34,7 +34,7 @@ MAY_CHANGE = {  # between resumes
     "data.folder",  # what is read there is held to the fingerprints
     "evaluation.batch_size",
     *(f"reward.{name}" for name in ("workers", "seconds")),
-    *(f"training.{name}" for name in ("nonfinite", "device", "epochs", "keep", "samples", "save_minutes", "threads")),
+    *(f"training.{name}" for name in ("nonfinite", "device", "epochs", "keep", "examples", "save_minutes", "threads")),
 }
 
 
@@ -95,6 +95,8 @@ def require_inside(folder: Path) -> None:
             mode = path.lstat().st_mode
             if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)):
                 raise RunError(f"{path} is neither a file nor a folder; delete it")
+            if path.is_symlink() and not os.path.exists(path):  # also a link to itself
+                raise RunError(f"{path} is a link to {path.readlink()}, where nothing is; delete it")
             if path.is_symlink() and not path.resolve().is_relative_to(home):
                 raise RunError(
                     f"{path} is a link to {path.readlink()}, outside the run folder; put the file itself there "
