@@ -88,3 +88,44 @@ def test_every_setting_that_the_documents_name_exists():
         ):
             module = ROOT / "src/seqmixer" / f"{name.replace('.', '/')}.py"
             assert name in known or module.exists(), f"{page.name} names {name}"
+
+
+def tiny(**algorithm):
+    from seqmixer import Config
+
+    return Config.parse(
+        {
+            "name": algorithm["name"],
+            "data": {"limit": 20},
+            "model": {"hidden": 4},
+            "algorithm": algorithm,
+            "training": {"epochs": 2, "threads": 1, "device": "cpu"},
+        }
+    )
+
+
+def test_the_page_of_the_log_has_every_name_that_is_logged(tmp_path):
+    from seqmixer import train
+    from seqmixer.training import read_log
+
+    page = (ROOT / "docs/log.md").read_text(encoding="utf-8")
+    sampled = {"samples": 2, "baseline": "leave-one-out", "kl": 0.1}
+    for algorithm in ({"name": "mixer", **sampled, "xent_epochs": 1, "delta": 6}, {"name": "dad"}, {"name": "xent"}):
+        config = tiny(**algorithm)
+        train(config, tmp_path)
+        for event in read_log(tmp_path / config.name):
+            nested = [name for value in event.values() if isinstance(value, dict) for name in value]
+            for name in [*event, *nested, *(key for sample in event["samples"] for key in sample)]:
+                assert f"`{name}`" in page, name
+    kinds = {kind for path in (ROOT / "src").rglob("*.py")
+             for kind in re.findall(r'"event": "([^"]+)"', path.read_text(encoding="utf-8"))}  # fmt: skip
+    assert {"epoch", "end", "patience", "bad numbers"} <= kinds
+    assert not {kind for kind in kinds if f"`{kind}`" not in page}
+
+
+def test_the_page_of_the_log_has_every_column_of_its_events():
+    from seqmixer.training.log import BadNumbers, Closing
+
+    page = (ROOT / "docs/log.md").read_text(encoding="utf-8")
+    for name in (*Closing.__annotations__, *BadNumbers.__annotations__, "why"):
+        assert f"`{name}`" in page, name
