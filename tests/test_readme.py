@@ -1,4 +1,4 @@
-"""What the README says is run here, in an empty folder, on files of the kind it names."""
+"""What the README and docs/python.md say is run here, in an empty folder, on files of the kind they name."""
 
 import os
 import re
@@ -13,8 +13,17 @@ ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
+PYTHON = (ROOT / "docs/python.md").read_text(encoding="utf-8")
+
+
 def blocks(language):
-    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+    return re.findall(rf"```{language}\n(.*?)```", README + PYTHON, re.DOTALL)
+
+
+def test_the_readme_is_short_and_names_the_two_commands():
+    assert len(README.splitlines()) <= 150
+    assert re.search(r"^make demo ", README, re.MULTILINE)
+    assert re.search(r"^make test ", README, re.MULTILINE)
 
 
 @pytest.fixture
@@ -48,6 +57,10 @@ def test_own_text_and_own_reward_train_from_the_command_line(folder):
     assert "MIXER, XENT on the first s = " in done.stderr
     assert re.search(r"^runs/mine +\d", done.stdout, re.MULTILINE)  # the table of `compare`
     assert len((folder / "test.out").read_text().splitlines()) == 8
+    for name in ("use.py", "configured.py"):
+        done = subprocess.run([sys.executable, name], cwd=folder, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    assert (folder / "runs/again/scores.json").exists()
 
 
 def test_own_text_and_own_reward_train_from_python(folder, capsys):
