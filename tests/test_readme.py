@@ -1,6 +1,7 @@
 """What the README and docs/python.md say is run here, in an empty folder, on files of the kind they name."""
 
 import os
+import pkgutil
 import re
 import runpy
 import subprocess
@@ -75,6 +76,29 @@ def test_the_map_of_the_code_names_every_module():
     tree = page[page.index("src/seqmixer/\n") :].partition("```")[0]
     there = [path.name for path in (ROOT / "src/seqmixer").rglob("*.py") if path.name != "__init__.py"]
     assert sorted(re.findall(r"\w+\.py", tree)) == sorted(there)  # some names are there twice
+
+
+def test_the_index_has_every_page():
+    index = ROOT / "docs/index.md"
+    links = re.findall(r"\]\(([^)#]+)\)", index.read_text(encoding="utf-8"))
+    assert {*(ROOT / "docs").rglob("*.md")} - {index} <= {(index.parent / link).resolve() for link in links}
+
+
+def test_the_changelog_has_every_renamed_setting():
+    from seqmixer.settings import RENAMED
+
+    lines = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").splitlines()
+    rows = {tuple(re.findall(r"`([\w.]+)", line)) for line in lines if line.startswith("| `")}
+    assert set(RENAMED.items()) <= rows
+
+
+def test_every_function_in_the_table_of_the_paper_exists():
+    lines = (ROOT / "docs/paper.md").read_text(encoding="utf-8").splitlines()
+    cells = [line.split("|")[3] for line in lines if line.startswith("|")]
+    names = [name for cell in cells for name in re.findall(r"`([a-z]\w*(?:\.\w+)+)`", cell)]
+    assert len(names) > 20
+    for name in names:
+        pkgutil.resolve_name(f"seqmixer.{name}")
 
 
 def test_every_file_that_the_documents_link_to_is_there():
