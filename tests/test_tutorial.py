@@ -1,12 +1,16 @@
 """Every block of docs/tutorial.md is run here, in an empty folder, in its order, on less data and for fewer epochs."""
 
-import os
+import io
 import re
+import runpy
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from seqmixer.cli import main
 
 PAGE = (Path(__file__).parent.parent / "docs/tutorial.md").read_text(encoding="utf-8")
 SMALLER = {
@@ -26,33 +30,35 @@ def blocks():
     return re.findall(r"```(python|toml|sh)\n(.*?)```", page, re.DOTALL)
 
 
-@pytest.mark.slow
-def test_every_command_of_the_tutorial_works(tmp_path):
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+def run(line, monkeypatch):
+    """A line of shell; seqmixer and Python are called in this process."""
+    before, _, command = line.rpartition(" | ")
+    if before:
+        text = subprocess.run(["bash", "-euc", before], capture_output=True, check=True).stdout
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
+    match shlex.split(command):
+        case ["seqmixer", *_] as words:
+            monkeypatch.setattr(sys, "argv", words)
+            with pytest.raises(SystemExit) as ended:
+                main()
+            assert not ended.value.code, line
+        case ["python", path]:
+            runpy.run_path(path, run_name="__main__")
+        case _:
+            subprocess.run(["bash", "-euc", command], check=True)
+
+
+def test_every_command_of_the_tutorial_works(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
     printed = {}
     for kind, block in blocks():
         if kind == "sh":
-            done = subprocess.run(
-                ["bash", "-euo", "pipefail", "-c", block],
-                cwd=tmp_path, env={**os.environ, "PATH": path}, capture_output=True, text=True,
-            )  # fmt: skip
-            assert done.returncode == 0, f"{block}{done.stdout}{done.stderr}"
-            printed[block] = done.stdout + done.stderr
+            for line in block.splitlines():
+                run(line, monkeypatch)
+                printed[line] = "".join(capsys.readouterr())
         else:
-            (tmp_path / block.splitlines()[0].removeprefix("# ")).write_text(block, encoding="utf-8")
-    (doctor,) = [text for block, text in printed.items() if "doctor" in block]
-    assert re.search(r"cost: .* take about", doctor)
-    (compared,) = [text for block, text in printed.items() if "compare" in block]
-    assert re.search(r"^runs/mixer +\d", compared, re.MULTILINE)
-    (trained,) = [text for block, text in printed.items() if block == "seqmixer train tutorial.toml\n"]
-    assert "REINFORCE on the rest" in trained
-    (written,) = [text for block, text in printed.items() if block == "python generate.py\n"]
-    assert len(written.splitlines()) == 3
-
-
-def test_the_settings_that_the_tutorial_shows_are_a_config():
-    from seqmixer.config import Config
-    from seqmixer.files import parse_toml
-
-    (block,) = [block for kind, block in blocks() if kind == "toml"]
-    assert Config.parse(parse_toml(block, "tutorial.toml")).name == "mixer"
+            Path(block.splitlines()[0].removeprefix("# ")).write_text(block, encoding="utf-8")
+    assert re.search(r"cost: .* take about", printed["seqmixer doctor tutorial.toml"])
+    assert "REINFORCE on the rest" in printed["seqmixer train tutorial.toml"]
+    assert re.search(r"^runs/mixer +\d", printed["seqmixer compare runs/xent runs/mixer"], re.MULTILINE)
+    assert len(printed["python generate.py"].splitlines()) == 3
