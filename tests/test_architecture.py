@@ -15,7 +15,7 @@ PAPER = Path(__file__).parents[1] / "docs" / "paper.md"
 FILES = sorted(SOURCE.rglob("*.py"))
 LAYERS = [  # a module imports only from its own part and from rows above
     {"errors", "losses", "kernels"},
-    {"files"},
+    {"files", "bars"},
     {"types", "settings"},
     {"parallel"},
     {"functions"},

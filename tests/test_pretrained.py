@@ -329,7 +329,10 @@ def test_what_cannot_be_is_said_in_one_line(run, small, lines, monkeypatch):
     assert says("nothing.toml") == (
         "seqmixer: nothing.toml: model.path is missing; with model.name = 'huggingface' it names a folder or a model of the hub\n"
     )
-    assert says("lstm.toml") == "seqmixer: lstm.toml: model.path is for model.name = 'huggingface', not 'lstm'; leave it out\n"
+    assert (
+        says("lstm.toml")
+        == "seqmixer: lstm.toml: model.path is for model.name = 'huggingface', not 'lstm'; leave it out\n"
+    )
     for setting, value in (("lora_rank", 2), ("checkpointing", True), ("dtype", "bfloat16")):
         message = f"config: model.{setting} is for model.name = 'huggingface', not 'lstm'; leave it out"
         with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
