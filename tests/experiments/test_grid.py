@@ -12,7 +12,7 @@ from seqmixer import __version__
 from seqmixer.algorithms import AlgorithmSettings
 from seqmixer.config import Config
 from seqmixer.errors import RunError
-from seqmixer.experiments.demo import table, toy_recipes
+from seqmixer.experiments.demo import table, toy_recipes, write_report
 from seqmixer.experiments.grid import (
     METHODS,
     Job,
@@ -28,7 +28,6 @@ from seqmixer.experiments.grid import (
     share_cores,
 )
 from seqmixer.experiments.oracle import best_score
-from seqmixer.experiments.report import write_report
 from seqmixer.parallel import workers
 
 RECIPE = """

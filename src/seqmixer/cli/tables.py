@@ -66,8 +66,8 @@ def paper(
     """
     from rich import print as show_table
 
-    from seqmixer.experiments.paper.command import page_of, run_paper, shown
     from seqmixer.experiments.paper.page import as_json as numbers
+    from seqmixer.experiments.paper.page import page_of, run_paper, shown
     from seqmixer.experiments.paper.recipes import experiments
 
     wanted = experiments(task, recipe, methods, tuple(settings or ()), out)

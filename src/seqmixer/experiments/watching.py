@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from seqmixer.bars import progress_bar, write_line
 from seqmixer.build import run_length
 from seqmixer.experiments.grid import Job, Recipe, Result
-from seqmixer.experiments.summary import LABELS
+from seqmixer.experiments.methods import BASE, LABELS
 from seqmixer.runs import read_dimensions
 from seqmixer.training import epochs, read_log
 
@@ -81,7 +81,7 @@ def seconds_left(
 
 
 def kinds(recipe: Recipe) -> list[Kind]:
-    return [(recipe.task, name) for name in ("base", *(method.name for method in recipe.methods))]
+    return [(recipe.task, name) for name in (BASE, *(method.name for method in recipe.methods))]
 
 
 @contextmanager

@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from seqmixer.experiments.figures import LIGHT, standalone, style, svg
+from seqmixer.experiments.figures import standalone, style, svg
+from seqmixer.experiments.methods import LIGHT, PROPOSED
 from seqmixer.experiments.sweep.trials import Outcome
 
 if TYPE_CHECKING:  # an extra: loaded by the function that draws
@@ -29,7 +30,7 @@ def what_mattered(complete: Sequence[Outcome], importance: Mapping[str, float]) 
 
 def draw_importance(axes: "Axes", names: Sequence[str], importance: Mapping[str, float]) -> None:
     places = range(len(names))
-    axes.barh(places, [importance.get(name, 0.0) for name in names], color=LIGHT["mixer"])
+    axes.barh(places, [importance.get(name, 0.0) for name in names], color=LIGHT[PROPOSED])
     axes.set_yticks(places, names)
     axes.invert_yaxis()
     axes.set_xlim(0, 1)
@@ -49,6 +50,6 @@ def draw_scores(axes: "Axes", name: str, complete: Sequence[Outcome]) -> None:
     elif min(numbers) > 0 and max(numbers) > 20 * min(numbers):
         axes.set_xscale("log")
     axes.plot(numbers, scores, "o", markersize=4, color=LIGHT["soft"], fillstyle="none")
-    axes.plot(numbers[:1], scores[:1], "o", markersize=6, color=LIGHT["mixer"])
+    axes.plot(numbers[:1], scores[:1], "o", markersize=6, color=LIGHT[PROPOSED])
     axes.set_xlabel(name)
     axes.grid(axis="y")

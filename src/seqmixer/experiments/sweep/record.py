@@ -15,7 +15,7 @@ from seqmixer import __version__, files
 from seqmixer.config import Config
 from seqmixer.errors import RunError
 from seqmixer.evaluation import read_scores
-from seqmixer.experiments.report import duration, markdown_header, markdown_row, number
+from seqmixer.experiments.report import ReportTable, duration, number
 from seqmixer.experiments.sweep.figure import what_mattered
 from seqmixer.experiments.sweep.search import Search, load_study, locked, trial_name
 from seqmixer.experiments.sweep.space import Choices, Range, Value, changed
@@ -126,7 +126,7 @@ def markdown(record: Record) -> Iterator[str]:
     yield from (f"# A search for {search.config.name}", "")
     yield f"{summary(record)} The best, {trial_name(best.number)}, has {scored(record, best)} on the validation split,"
     yield f"which chose it, and {test.test:.2f} on the test split (`{test.signature}`)."
-    yield from ("", "## Best trials", "", *trial_table(record), "", "## What mattered", "")
+    yield from ("", "## Best trials", "", *trial_table(record).markdown(), "", "## What mattered", "")
     yield from (f"- `{name}`: {share:.2f}" for name, share in record.importance.items())
     yield from (["", IMPORTANCE] if record.importance else ["The trials are too few, or too alike, to tell."])
     yield from ("", "![Importance and scores](sweep.svg)", "", "## Space", "", "```toml")
@@ -138,12 +138,13 @@ def markdown(record: Record) -> Iterator[str]:
     yield from ("", "```", record.command, "```")
 
 
-def trial_table(record: Record) -> Iterator[str]:
+def trial_table(record: Record) -> ReportTable:
     names = list(record.search.space)
-    yield from markdown_header(["trial", *(f"`{name}`" for name in names), "valid", "epochs"])
-    for trial in record.ranked[:SHOWN]:
-        cells = [brief(trial.values[name]) for name in names]
-        yield markdown_row([str(trial.number), *cells, number(trial.score), str(trial.epochs)])
+    lines = [
+        [str(trial.number), *(brief(trial.values[name]) for name in names), number(trial.score), str(trial.epochs)]
+        for trial in record.ranked[:SHOWN]
+    ]
+    return ReportTable("Best trials", ["trial", *(f"`{name}`" for name in names), "valid", "epochs"], lines)
 
 
 def summary(record: Record) -> str:
