@@ -10,7 +10,7 @@ import typer
 from seqmixer.cli.options import ConfigFile, Json, Settings, app, put, seed_option, this_command
 
 if TYPE_CHECKING:
-    from seqmixer.experiments.sweep.search import Search
+    from seqmixer.experiments.sweep.search import Sweep
     from seqmixer.experiments.sweep.trials import Outcome, Report
 
 
@@ -77,7 +77,7 @@ def sweep(
 
 
 @contextmanager
-def watched(search: "Search") -> Iterator["Report"]:
+def watched(search: "Sweep") -> Iterator["Report"]:
     """A bar on standard error that counts trials, and a line for each."""
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 

@@ -15,7 +15,7 @@ from seqmixer.doctor.checkpoints import Subject, examine_checkpoints, planned, p
 from seqmixer.doctor.cost import Plan, examine_cost
 from seqmixer.doctor.data import examine_data
 from seqmixer.doctor.environment import examine_environment
-from seqmixer.doctor.findings import Diagnosis, Finding, Section
+from seqmixer.doctor.findings import Check, Diagnosis, Finding
 from seqmixer.doctor.preflight import described, preflight, verdict
 from seqmixer.doctor.settings import examine_settings
 from seqmixer.errors import ConfigError, SeqmixerError, within_memory
@@ -41,7 +41,7 @@ def examine(target: Path, overrides: Sequence[str] = (), out: Path = Path("runs"
     try:
         subject = read_subject(target, overrides, out, trust)
     except SeqmixerError as error:
-        unread = Section("settings", [Finding("problem", str(error))])
+        unread = Check("settings", [Finding("problem", str(error))])
         return Diagnosis([examine_environment(None, None), unread])
     config = subject.config
     data, task = examine_data(config, subject.folder)
@@ -55,9 +55,7 @@ def examine(target: Path, overrides: Sequence[str] = (), out: Path = Path("runs"
     broken = [section.name for section in sections if section.name != "settings" and section.broken]
     if task is None or broken:
         why = f"the {' and the '.join(broken)} must be mended first"
-        return Diagnosis(
-            [*sections, Section("cost", [Finding("note", "time, memory and pre-flight not measured", why)])]
-        )
+        return Diagnosis([*sections, Check("cost", [Finding("note", "time, memory and pre-flight not measured", why)])])
     return Diagnosis([*sections, *measured(subject, task)])
 
 
@@ -72,7 +70,7 @@ def read_subject(target: Path, overrides: Sequence[str], out: Path, trust: bool)
     return Subject(config, target, out / config.name, trust or not is_run(target.parent), tuple(overrides))
 
 
-def measured(subject: Subject, task: Task) -> list[Section]:
+def measured(subject: Subject, task: Task) -> list[Check]:
     """What needs the model: the pre-flight with it as it is, then a few updates, which change it."""
     config = subject.config
     if config.training.threads is not None:
@@ -81,12 +79,12 @@ def measured(subject: Subject, task: Task) -> list[Section]:
     if is_path(config.algorithm.name) and not subject.trusted:
         what = f"the algorithm {config.algorithm.name!r} is Python code that a run folder names, and is not imported"
         advice = "add --trust if the code is yours"
-        return [Section("cost", [Finding("note", what, "time, memory and pre-flight not measured", advice)])]
+        return [Check("cost", [Finding("note", what, "time, memory and pre-flight not measured", advice)])]
     try:
         model, origin = model_at_hand(subject, task)
         reward, findings = reward_at_hand(subject, task)
     except SeqmixerError as error:
-        return [Section("model", [Finding("problem", str(error))])]
+        return [Check("model", [Finding("problem", str(error))])]
     algorithm = build_algorithm(config.algorithm, reward, model.features, task.length).to(
         device(config.training.device)
     )
@@ -101,11 +99,11 @@ def measured(subject: Subject, task: Task) -> list[Section]:
     return [cost(config, task, model, algorithm, plan), *flights]
 
 
-def cost(config: Config, task: Task, model: Model, algorithm: Algorithm, plan: Plan) -> Section:
+def cost(config: Config, task: Task, model: Model, algorithm: Algorithm, plan: Plan) -> Check:
     try:
         return examine_cost(config, task, model, algorithm, plan)
     except SeqmixerError as error:
-        return Section("cost", [Finding("problem", "an update does not go through", str(error))])
+        return Check("cost", [Finding("problem", "an update does not go through", str(error))])
 
 
 def examine_preflight(
@@ -115,20 +113,20 @@ def examine_preflight(
     reward: Reward,
     findings: list[Finding],
     at_once: bool,
-) -> Section:
+) -> Check:
     """`at_once`: REINFORCE begins with the first epoch, so that an untrained model is no passing state."""
     try:
         valid, train = (preflight(model, split, task.length, reward) for split in (task.valid, task.train))
     except SeqmixerError as error:
-        return Section("pre-flight", [Finding("problem", str(error))])
+        return Check("pre-flight", [Finding("problem", str(error))])
     judged = verdict(valid, train)
     if not origin.startswith(BEST) and not at_once:
-        what = f"XENT comes first, and this is {origin} yet"
-        why = "it says nothing of the stages with REINFORCE"
-        judged = [Finding("note", what, why, "ask again once XENT is done")]
+        what = f"cross entropy comes first, and this is {origin} yet"
+        why = "it says nothing of the RL stages"
+        judged = [Finding("note", what, why, "ask again once that is done")]
     begun = Finding("ok", f"{origin}, on {valid.sentences} validation sentences with {valid.samples} samples each")
     values = {"model": origin, "valid": asdict(valid), "train": asdict(train)}
-    return Section("pre-flight", [*findings, begun, *described(valid), *judged], values)
+    return Check("pre-flight", [*findings, begun, *described(valid), *judged], values)
 
 
 @within_memory()

@@ -92,11 +92,11 @@ class Results:
         return [self.runs[method, seed] for seed in self.grid.seeds]
 
     def cell(self, method: str, protocol: str, metric: str, width: int = 1, xent_width: int = 1) -> MethodScores:
-        scores, xent = (
+        scores, reference = (
             [float(run["beams"][str(beam)][protocol][metric]) for run in self.of(name)]
             for name, beam in ((method, width), (REFERENCE, xent_width))
         )
-        return paired_scores(scores, xent)
+        return paired_scores(scores, reference)
 
     def row(self, name: str, protocol: str, metric: str, width: int = 1) -> Row:
         """A line of a table. Bold is what the bootstrap supports, where it was asked."""
@@ -157,10 +157,10 @@ class Results:
     def test(self, method: str, width: int, xent_width: int) -> Difference:
         counted = METRICS[self.metric]
         found = []
-        for xent, ours in zip(self.of(REFERENCE), self.of(method), strict=True):
+        for reference, ours in zip(self.of(REFERENCE), self.of(method), strict=True):
             a, b = (
                 read_counts(self.experiment.folder / run["run"], beam, self.metric)
-                for run, beam in ((xent, xent_width), (ours, width))
+                for run, beam in ((reference, xent_width), (ours, width))
             )
             found.append(paired_bootstrap(counted, a, b))
         return Difference(

@@ -120,7 +120,7 @@ def schedule(results: Results) -> ReportTable:
     note = f"The paper's: {theirs['where']}. Epochs of this run: {steps}. With s = T = {length} all is {OLD}."
     if ours.sentences > 1:
         note += f" {NEW} samples {ours.sentences} sentences for each source; baseline: {ours.model_dump()['baseline']}."
-    return ReportTable("Schedule", ["", "N^XENT", "N^XE+R", "Δ"], lines, note)
+    return ReportTable("Schedule", ["", f"N^{OLD}", "N^XE+R", "Δ"], lines, note)
 
 
 def decoding(results: Results) -> ReportTable:

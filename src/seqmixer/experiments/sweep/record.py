@@ -17,7 +17,7 @@ from seqmixer.errors import RunError
 from seqmixer.evaluation import read_scores
 from seqmixer.experiments.report import ReportTable, duration, number
 from seqmixer.experiments.sweep.figure import what_mattered
-from seqmixer.experiments.sweep.search import Search, load_study, locked, trial_name
+from seqmixer.experiments.sweep.search import Sweep, load_study, locked, trial_name
 from seqmixer.experiments.sweep.space import Choices, Range, Value, changed
 from seqmixer.experiments.sweep.trials import Outcome, outcomes
 
@@ -32,7 +32,7 @@ IMPORTANCE = (
 class Record:
     """A search as it stands."""
 
-    search: Search
+    search: Sweep
     command: str
     trials: Sequence[Outcome]
     importance: dict[str, float]  # by setting, largest first, summing to 1; empty where the trials cannot tell
@@ -47,7 +47,7 @@ class Record:
         return sum(trial.state == state for trial in self.trials)
 
 
-def write_record(search: Search, command: str) -> Record:
+def write_record(search: Sweep, command: str) -> Record:
     """Write down a search as it stands, finished or not; refuse one without a finished trial."""
     with locked(search):
         record = Record(search, command, outcomes(search), importance(search))
@@ -62,7 +62,7 @@ def write_record(search: Search, command: str) -> Record:
     return record
 
 
-def importance(search: Search) -> dict[str, float]:
+def importance(search: Sweep) -> dict[str, float]:
     """PED-ANOVA's importance of each setting to be among the best tenth, or the best five where that is more.
 
     Fewer than four complete trials, or a worst that is as good as the best ones, cannot tell.
@@ -153,7 +153,7 @@ def summary(record: Record) -> str:
     return f"{len(record.trials)} trials: {', '.join(part for part in parts if not part.startswith('0 '))}."
 
 
-def how(search: Search) -> str:
+def how(search: Sweep) -> str:
     drawn = {"tpe": "TPE", "random": "values drawn at random", "grid": "every combination"}[search.method]
     pruned = (
         ""
