@@ -104,7 +104,7 @@ def test_the_start_of_a_run_is_the_model_that_is_examined(run, config):
         ),
         (
             ["data.folder=away"],
-            "note     cost: time, memory and pre-flight not measured: the data must be mended first",
+            "note     cost: time, memory and pre-flight not measured: the data must be fixed first",
         ),
         (
             ["model.hidden=1000000"],

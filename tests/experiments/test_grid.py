@@ -19,6 +19,7 @@ from seqmixer.experiments.grid import (
     Method,
     Recipe,
     base_job,
+    best_score,
     count_seconds,
     method_jobs,
     read_once,
@@ -27,7 +28,6 @@ from seqmixer.experiments.grid import (
     scratch_jobs,
     share_cores,
 )
-from seqmixer.experiments.oracle import best_score
 from seqmixer.parallel import workers
 
 RECIPE = """

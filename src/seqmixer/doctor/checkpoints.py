@@ -53,8 +53,7 @@ def examine_checkpoints(subject: Subject, length: int | None) -> Check:
     found = Check("checkpoint", findings, values)
     if found.broken:
         return found
-    position = position_of(folder)
-    model = state(folder / "best", values["best"])
+    position, model = position_of(folder), state(folder / "best", values["best"])
     best = None if model is None else restored_best(model, folder / "best")
     if position is not None:
         findings += list(standing(subject, position, best, length))

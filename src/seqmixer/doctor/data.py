@@ -1,6 +1,6 @@
 """The data of a run: there, readable, aligned, long enough, known words, no test sentence among the training ones."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from seqmixer.build import build_metric, elsewhere, missing_files
@@ -91,14 +91,9 @@ def leaks(task: Task) -> Iterator[Finding]:
 
 def leaked(train: Split, other: Split) -> float:
     """The share of examples that have their source and one of their references in common with a training example."""
-    seen = {pair for meta in train.meta for pair in pairs(meta["source"], meta["references"])}
-    return sum(any(pair in seen for pair in pairs(meta["source"], meta["references"])) for meta in other.meta) / len(
-        other
-    )
-
-
-def pairs(source: str, references: Iterable[str]) -> Iterator[tuple[str, str]]:
-    return ((source, reference) for reference in references)
+    seen = {(meta["source"], reference) for meta in train.meta for reference in meta["references"]}
+    there = [any((meta["source"], reference) in seen for reference in meta["references"]) for meta in other.meta]
+    return sum(there) / len(other)
 
 
 def changed(folder: Path, task: Task) -> Iterator[Finding]:

@@ -1,13 +1,13 @@
 """Examine a config or a run: the parts in the order in which a run would meet them."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import torch
 
-from seqmixer.algorithms import Algorithm
 from seqmixer.build import Dimensions, Model, build_algorithm, build_model, build_reward
 from seqmixer.config import Config, HuggingFaceSettings
 from seqmixer.data import Task
@@ -54,7 +54,7 @@ def examine(target: Path, overrides: Sequence[str] = (), out: Path = Path("runs"
     ]
     broken = [section.name for section in sections if section.name != "settings" and section.broken]
     if task is None or broken:
-        why = f"the {' and the '.join(broken)} must be mended first"
+        why = f"the {' and the '.join(broken)} must be fixed first"
         return Diagnosis([*sections, Check("cost", [Finding("note", "time, memory and pre-flight not measured", why)])])
     return Diagnosis([*sections, *measured(subject, task)])
 
@@ -93,32 +93,28 @@ def measured(subject: Subject, task: Task) -> list[Check]:
     stages = [algorithm.stage(epoch) for epoch in range(epochs)]
     flights = []
     if any(stage.rewarded for stage in stages):
-        flights = [examine_preflight(model, origin, task, reward, findings, stages[0].rewarded)]
+        flight = partial(examine_preflight, model, origin, task, reward, findings, stages[0].rewarded)
+        flights = [attempted("pre-flight", flight)]
     position = position_of(subject.folder) or Position()
     plan = Plan(subject.folder, epochs, min(position.epoch, epochs), [stage.label for stage in stages])
-    return [cost(config, task, model, algorithm, plan), *flights]
+    cost = partial(examine_cost, config, task, model, algorithm, plan)
+    return [attempted("cost", cost, "an update does not go through"), *flights]
 
 
-def cost(config: Config, task: Task, model: Model, algorithm: Algorithm, plan: Plan) -> Check:
+def attempted(name: str, examine: Callable[[], Check], what: str = "") -> Check:
+    """A check, or the error that ended it as its only finding."""
     try:
-        return examine_cost(config, task, model, algorithm, plan)
+        return examine()
     except SeqmixerError as error:
-        return Check("cost", [Finding("problem", "an update does not go through", str(error))])
+        finding = Finding("problem", what, str(error)) if what else Finding("problem", str(error))
+        return Check(name, [finding])
 
 
 def examine_preflight(
-    model: Model,
-    origin: str,
-    task: Task,
-    reward: Reward,
-    findings: list[Finding],
-    at_once: bool,
+    model: Model, origin: str, task: Task, reward: Reward, findings: list[Finding], at_once: bool
 ) -> Check:
     """`at_once`: REINFORCE begins with the first epoch, so that an untrained model is no passing state."""
-    try:
-        valid, train = (preflight(model, split, task.length, reward) for split in (task.valid, task.train))
-    except SeqmixerError as error:
-        return Check("pre-flight", [Finding("problem", str(error))])
+    valid, train = (preflight(model, split, task.length, reward) for split in (task.valid, task.train))
     judged = verdict(valid, train)
     if not origin.startswith(BEST) and not at_once:
         what = f"cross entropy comes first, and this is {origin} yet"

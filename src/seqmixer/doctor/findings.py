@@ -53,7 +53,7 @@ class Diagnosis:
         ]
         levels: tuple[Level, ...] = ("problem", "warning", "note")
         counts = [f"{n} {level}{'s' * (n > 1)}" for level in levels if (n := self.count(level))]
-        return [*found, ", ".join(counts) or "nothing to mend"]
+        return [*found, ", ".join(counts) or "nothing to fix"]
 
     def as_json(self) -> dict[str, Any]:
         return {

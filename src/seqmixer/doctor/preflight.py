@@ -4,7 +4,6 @@ REINFORCE lifts sentences that are paid more than expected. It needs a model tha
 source, some of them paid better than others; and it mostly lifts words that the model ranks second or third already.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -90,13 +89,8 @@ def ranks(o: Tensor, target: Tensor) -> dict[str, float]:
     """Where the target's words rank under the model, as shares.  (B, T, V), (B, T)"""
     rank = 1 + (o > o.gather(-1, target.unsqueeze(-1))).sum(-1)  # (B, T)
     counted = rank[target != PAD]
-    among: dict[str, Callable[[Tensor], Tensor]] = {
-        "1": lambda rank: rank == 1,
-        "2-3": lambda rank: (rank >= 2) & (rank <= 3),
-        "4-10": lambda rank: (rank >= 4) & (rank <= 10),
-        "more": lambda rank: rank > 10,
-    }
-    return {name: float(belongs(counted).float().mean()) for name, belongs in among.items()}
+    bounds = {"1": (1, 1), "2-3": (2, 3), "4-10": (4, 10), "more": (11, o.shape[-1])}
+    return {name: float(((counted >= low) & (counted <= high)).float().mean()) for name, (low, high) in bounds.items()}
 
 
 def described(found: Preflight) -> list[Finding]:

@@ -16,19 +16,20 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from seqmixer import __version__, files
-from seqmixer.build import build_task
+from seqmixer.build import build_metric, build_reward, build_task
 from seqmixer.config import TOYS, Config, DataConfig
-from seqmixer.data import Task
+from seqmixer.data import Task, in_order, toy
 from seqmixer.errors import Interrupted, RunError
 from seqmixer.evaluation import read_scores
 from seqmixer.experiments.methods import BASE, METHODS, REFERENCE, Method
-from seqmixer.experiments.oracle import best_score
 from seqmixer.parallel import workers as processes
 from seqmixer.runs import Run, located, task_of, train
 from seqmixer.storage.identity import read_config, require_same_config, require_same_data
 from seqmixer.training import epochs, read_log
+from seqmixer.types import Rollout
 
 LOOK = 1.0  # seconds between looks at the runs under way
 
@@ -243,6 +244,26 @@ def write_grid(
         "results": sorted(results, key=lambda result: (result["task"], result["seed"], result["method"])),
     }
     files.write(folder / "grid.json", json.dumps(grid, indent=1))
+
+
+def best_score(config: Config) -> float:
+    """The test score of the best grammatical outputs: for each source, the sentence with the highest expected reward.
+
+    It is what a predictor gets that knows the true distribution of references.
+    """
+    task = build_task(config.data)
+    metric, reward, vocab = build_metric(config, task), build_reward(config, task), task.target_vocab
+
+    def rewards(hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:
+        return reward(Rollout(rows(hypotheses), rows(references).unsqueeze(1))).tolist()
+
+    def rows(sentences: Sequence[str]) -> Tensor:
+        ids = [torch.tensor(vocab.encode(sentence)) for sentence in sentences]
+        return torch.nn.utils.rnn.pad_sequence(ids, batch_first=True)  # (n, longest); PAD is 0
+
+    words = rows(toy.best_outputs(task.test, rewards))
+    (everything,) = in_order(task.test, len(task.test), task.length)
+    return float(metric.corpus(metric.statistics(words, everything.references)))
 
 
 def machine() -> str:
