@@ -37,7 +37,8 @@ BOLD = (
 )
 GRAMMATICAL = (
     "Best grammatical: the score of writing, for each source, the sentence of the task's grammar with the highest "
-    "expected reward. It is no upper bound: a model that is paid for recall may learn to write two headlines in one."
+    "expected reward. It is no upper bound: a model that is rewarded for recall may learn to write two headlines "
+    "in one."
 )
 
 
