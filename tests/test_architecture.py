@@ -9,13 +9,14 @@ import pytest
 
 import seqmixer
 from seqmixer.algorithms import ALGORITHMS
+from seqmixer.config.models import KINDS
 
 SOURCE = Path(seqmixer.__file__).parent
 PAPER = Path(__file__).parents[1] / "docs" / "paper.md"
 FILES = sorted(SOURCE.rglob("*.py"))
 LAYERS = [  # a module imports only from its own part and from rows above
     {"errors", "losses", "kernels", "configs"},
-    {"files"},
+    {"files", "bars"},
     {"types", "settings"},
     {"parallel"},
     {"functions"},
@@ -34,6 +35,18 @@ LAYERS = [  # a module imports only from its own part and from rows above
 RANK = {name: i for i, row in enumerate(LAYERS) for name in row}
 LOOPS = {"decoding/generate.py", "decoding/beam.py", "algorithms/e2e.py", "kernels/recurrence.py"}
 DEVICE = {"training/step.py"}  # and the kernels
+NAMES = {  # by kind: the names that only its own files, config/ and build/ may have; elsewhere a class or data tells them
+    "an algorithm": {name for key, kind in ALGORITHMS.items() for name in (key, kind.__name__, kind.label)},
+    "a model": {name for key, kind in KINDS.items() for name in (key, kind.__name__)},
+}
+OWN_PLACES = ("config/", "build/", "algorithms/", "models/", "__init__.py")  # the last one is the public API
+ALLOWED = {
+    "kernels/triton_steps.py": {"lstm"},  # whether a cell has a memory, in a language of its own
+    "storage/pretrained.py": {"huggingface", "HuggingFaceSettings"},  # what is kept of such a model, at the call of:
+    "runs/run.py": {"HuggingFaceSettings"},
+    "doctor/examination.py": {"HuggingFaceSettings"},
+    "training/progress.py": {"xent"},  # a column of the log
+}
 EQUATION = re.compile(r"\bEqs?\.\s*(\d+)(?:\s*[-–]\s*(\d+))?")
 
 
@@ -134,3 +147,34 @@ def test_the_code_names_every_equation_of_the_paper():
     named = set().union(*(equations(path.read_text()) for path in FILES))
 
     assert named == set(range(1, 15))
+
+
+def words(path):
+    """The words of identifiers and strings of a file, those of docstrings aside."""
+    tree = ast.parse(path.read_text())
+    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+            yield from re.findall(r"\w+", node.value)
+        for name in ("id", "attr", "arg", "name", "asname"):
+            if isinstance(value := getattr(node, name, None), str):
+                yield from re.findall(r"\w+", value)
+
+
+@pytest.mark.parametrize("kind", NAMES)
+def test_no_name_outside_its_own_place(kind):
+    named = {}
+    for path in FILES:
+        if not place(path).startswith(OWN_PLACES):
+            found = NAMES[kind] & set(words(path)) - ALLOWED.get(place(path), set())
+            if found:
+                named[place(path)] = sorted(found)
+    assert not named, f"{kind} is named in {named}"
+
+
+def test_no_class_has_the_name_of_another():
+    classes = [
+        node.name for path in FILES for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ClassDef)
+    ]
+
+    assert not {name for name in classes if classes.count(name) > 1}

@@ -42,8 +42,8 @@ def test_a_config_is_examined_and_nothing_is_written(run, config, tmp_path):
     assert all(line.split()[0] in ("ok", "note", "warning") for line in lines[:-1])
     assert "a random model, on 12 validation sentences with 8 samples each" in out
     assert (
-        "note     pre-flight: XENT comes first, and this is a random model yet: it says nothing of the stages with "
-        "REINFORCE; ask again once XENT is done"
+        "note     pre-flight: cross entropy comes first, and this is a random model yet: it says nothing of the "
+        "RL stages; ask again once that is done"
     ) in lines
     assert everything(tmp_path) == before
 
@@ -83,7 +83,7 @@ def test_the_start_of_a_run_is_the_model_that_is_examined(run, config):
         (
             ["algorithm.name=reinforce"],
             "problem  settings: reinforce begins from a random model: that does not train (Sec. 4.4 of the paper); name the "
-            "run of an XENT model with training.start, or set algorithm.name = 'mixer'",
+            "run of a cross-entropy model with training.start, or set algorithm.name = 'mixer'",
         ),
         (
             ["training.start=nowhere"],
@@ -104,7 +104,7 @@ def test_the_start_of_a_run_is_the_model_that_is_examined(run, config):
         ),
         (
             ["data.folder=away"],
-            "note     cost: time, memory and pre-flight not measured: the data must be mended first",
+            "note     cost: time, memory and pre-flight not measured: the data must be fixed first",
         ),
         (
             ["model.hidden=1000000"],

@@ -5,7 +5,7 @@ from seqmixer.build import Dimensions, build_model
 from seqmixer.config import Config
 from seqmixer.data import text_task
 from seqmixer.doctor import cost
-from seqmixer.doctor.cost import GIB, Memory, Plan, Timing, counted, disk, fits, lasts, measured, room
+from seqmixer.doctor.cost import GIB, MemoryNeed, Plan, Timing, counted, disk, fits, lasts, measured, room
 from seqmixer.rewards import sentence_bleu
 from seqmixer.training import Training
 
@@ -26,7 +26,7 @@ def test_memory_is_counted_by_hand(task, optimizer, moments):
     model = build_model(config().model, Dimensions.of(task))
     memory = counted(config(optimizer=optimizer), task, model)
     n = sum(weight.numel() for weight in model.state_dict().values())
-    assert memory == Memory(n, 4 * n, 4 * n, 4 * n * moments, 3 * 4 * 4 * 5 * 9)  # batch 4, T 5, V 9
+    assert memory == MemoryNeed(n, 4 * n, 4 * n, 4 * n * moments, 3 * 4 * 4 * 5 * 9)  # batch 4, T 5, V 9
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_the_model_of_the_kl_term_is_counted_and_measured(task):
     model = build_model(settings.model, Dimensions.of(task))
     n = sum(weight.numel() for weight in model.state_dict().values())
     memory = counted(settings, task, model)
-    assert memory == Memory(n, 4 * n, 4 * n, 8 * n, 3 * 4 * 4 * 5 * 9, reference=4 * n)
+    assert memory == MemoryNeed(n, 4 * n, 4 * n, 8 * n, 3 * 4 * 4 * 5 * 9, reference=4 * n)
     assert memory.total == 20 * n + 3 * 4 * 4 * 5 * 9
     assert "scores of all words 0.0 MiB, model of the KL term 0.0 MiB)" in str(fits(memory, model))
     assert (
@@ -97,7 +97,7 @@ def test_the_disk_estimate_holds_for_a_real_run(task, tmp_path):
 def test_memory_against_what_the_device_has(task, monkeypatch, available, level, end):
     monkeypatch.setattr(cost, "device_memory", lambda device: available)
     model = build_model(config().model, Dimensions.of(task))
-    found = fits(Memory(2**28 // 4, GIB // 4, GIB // 4, 5 * GIB // 2, GIB), model)
+    found = fits(MemoryNeed(2**28 // 4, GIB // 4, GIB // 4, 5 * GIB // 2, GIB), model)
     assert (found.level, str(found)) == (
         level,
         "67,108,864 parameters; an update needs at least 4.0 GiB (weights 256.0 MiB, gradients 256.0 MiB, optimiser 2.5 "
@@ -107,7 +107,7 @@ def test_memory_against_what_the_device_has(task, monkeypatch, available, level,
 
 def test_a_disk_too_full_for_the_checkpoints(tmp_path, monkeypatch):
     monkeypatch.setattr(cost.shutil, "disk_usage", lambda path: type("Usage", (), {"free": GIB})())
-    memory = Memory(0, GIB, GIB, 2 * GIB, 0)
+    memory = MemoryNeed(0, GIB, GIB, 2 * GIB, 0)
     assert str(room(config(), memory, tmp_path)) == (
         f"checkpoints take up to 12.0 GiB of disk: {tmp_path} has 1.0 GiB left; make room, lower training.keep, or choose "
         "another folder with --out"

@@ -24,13 +24,13 @@ def test_settings_that_go_together_are_left_alone():
         (
             ["algorithm.xent_epochs=0"],
             "problem",
-            "mixer begins from a random model: that does not train (Sec. 4.4 of the paper); name the run of an XENT model "
+            "mixer begins from a random model: that does not train (Sec. 4.4 of the paper); name the run of a cross-entropy model "
             "with training.start, or set algorithm.xent_epochs",
         ),
         (
             ["algorithm.name=reinforce"],
             "problem",
-            "reinforce begins from a random model: that does not train (Sec. 4.4 of the paper); name the run of an XENT "
+            "reinforce begins from a random model: that does not train (Sec. 4.4 of the paper); name the run of a cross-entropy "
             "model with training.start, or set algorithm.name = 'mixer'",
         ),
         (
@@ -42,12 +42,12 @@ def test_settings_that_go_together_are_left_alone():
         (
             ["algorithm.mixed_epochs=0"],
             "warning",
-            "algorithm.mixed_epochs is 0: mixer is then XENT, and nothing is rewarded; raise it",
+            "algorithm.mixed_epochs is 0: mixer is then cross entropy, and nothing is rewarded; raise it",
         ),
         (
             ["training.epochs=20"],
             "warning",
-            "training.epochs = 20 ends the run within the 20 epochs of XENT: no word is ever rewarded; raise "
+            "training.epochs = 20 ends the run within the 20 epochs of cross entropy: no word is ever rewarded; raise "
             "training.epochs, or leave it out",
         ),
         (
@@ -89,7 +89,7 @@ def test_settings_that_work_against_each_other(overrides, level, line):
 
 def test_a_rate_that_decays_may_end_the_stages_that_pay_unless_they_have_their_own():
     line = (
-        "training.decay = 1.2 may end the run after 13 of 25 epochs with REINFORCE: these seldom improve perplexity, so "
+        "training.decay = 1.2 may end the run after 13 of 25 RL epochs: these seldom improve perplexity, so "
         "the rate falls each time; lower training.min_lr, or set training.decay = 1"
     )
     without = Config.parse({"algorithm": {"name": "mixer"}, "training": {"decay": 1.2}})  # 1e-3 to 1e-4: 1.2 ** 13
@@ -100,7 +100,7 @@ def test_a_rate_that_decays_may_end_the_stages_that_pay_unless_they_have_their_o
 def test_a_rate_that_is_not_set():
     assert examine_settings(Config(), 10).findings[0].what == "training.rl_lr is not set"
     assert str(examine_settings(Config(), 10).findings[0]) == (
-        "training.rl_lr is not set: the stages with REINFORCE go on with XENT's, and a third to a twentieth of it is what "
+        "training.rl_lr is not set: the RL stages go on with the rate of cross entropy, and a third to a twentieth of it is what "
         "works; set training.rl_lr between 5e-05 and 0.00033"
     )
 

@@ -161,7 +161,7 @@ def test_a_random_model_cannot_write_yet():
         (
             "problem",
             "sequence-level training is not likely to work: the model cannot write yet: the right word is its first choice "
-            f"only {share} of the time; train with XENT first: algorithm.xent_epochs, or training.start",
+            f"only {share} of the time; train with cross entropy first: algorithm.xent_epochs, or training.start",
         )
     ]
 
@@ -175,7 +175,7 @@ def test_a_model_that_knows_its_references_by_heart_has_nothing_to_learn_from():
             f"sequence-level training has nothing to learn from: {train.same_as_greedy:.0%} of the samples of training "
             f"sentences are what greedy search writes, and samples of one source differ by {train.spread_source:.3f} in "
             "reward: the model knows its references by heart; have more training sentences, a smaller model.hidden, "
-            "model.dropout, or fewer epochs of XENT",
+            "model.dropout, or fewer epochs of cross entropy",
         )
     ]
 
@@ -224,7 +224,7 @@ GOOD = Preflight(
         (
             {"reward_best": 0.45},
             "the best of 8 samples is paid 0.450, greedy search 0.500: sampling finds nothing better, so there is little to "
-            "learn; train with XENT for longer, or take a finer reward",
+            "learn; train with cross entropy for longer, or take a finer reward",
         ),
         (
             {"reward_references": 0.3},
@@ -237,7 +237,7 @@ GOOD = Preflight(
         ),
         (
             {"length_ratio": 0.3},
-            "samples have 0.30 times the words of their references: the model is not trained enough; train with XENT for "
+            "samples have 0.30 times the words of their references: the model is not trained enough; train with cross entropy for "
             "longer",
         ),
     ],

@@ -12,13 +12,14 @@ from seqmixer import __version__
 from seqmixer.algorithms import AlgorithmSettings
 from seqmixer.config import Config
 from seqmixer.errors import RunError
-from seqmixer.experiments.demo import table, toy_recipes
+from seqmixer.experiments.demo import table, toy_recipes, write_report
 from seqmixer.experiments.grid import (
     METHODS,
     Job,
     Method,
     Recipe,
     base_job,
+    best_score,
     count_seconds,
     method_jobs,
     read_once,
@@ -27,8 +28,6 @@ from seqmixer.experiments.grid import (
     scratch_jobs,
     share_cores,
 )
-from seqmixer.experiments.oracle import best_score
-from seqmixer.experiments.report import write_report
 from seqmixer.parallel import workers
 
 RECIPE = """

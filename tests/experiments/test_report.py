@@ -12,9 +12,9 @@ from seqmixer.build.rewards import NAMES
 from seqmixer.config import Config
 from seqmixer.errors import RunError, SeqmixerError
 from seqmixer.experiments import report as module
+from seqmixer.experiments.demo import details, headline, write_markdown, write_report
 from seqmixer.experiments.figures import learning_curves, relative_gains, spread, stages
-from seqmixer.experiments.report import write_markdown, write_report
-from seqmixer.experiments.summary import METRIC_LABELS, details, headline, read_grid, rows
+from seqmixer.experiments.summary import METRIC_LABELS, read_grid, rows
 from seqmixer.runs import train
 
 METHODS = ["xent", "dad", "e2e", "mixer"]

@@ -7,7 +7,12 @@ from seqmixer.config import Config
 from seqmixer.errors import ConfigError
 from seqmixer.experiments.sweep.space import Choices, Range, changed, combinations, read_space
 
-TRAINING = "training.nonfinite, training.baseline_lr, training.batch_size, training.clip, training.decay, training.device, training.epochs, training.fast, training.keep, training.lr, training.min_lr, training.rl_dropout, training.rl_lr, training.optimizer, training.patience, training.precision, training.examples, training.save_minutes, training.start, training.threads"
+TRAINING = (
+    "training.baseline_lr, training.batch_size, training.clip, training.decay, training.device, "
+    "training.epochs, training.examples, training.fast, training.keep, training.lr, training.min_lr, "
+    "training.nonfinite, training.optimizer, training.patience, training.precision, training.rl_dropout, "
+    "training.rl_lr, training.save_minutes, training.start, training.threads"
+)
 
 
 @pytest.fixture

@@ -94,6 +94,7 @@ class Algorithm(nn.Module, ABC):
     """Collect, then learn: the loss of a batch, summed over steps, averaged over sentences."""
 
     Settings: ClassVar[type[AlgorithmSettings]] = AlgorithmSettings
+    label: ClassVar[str]  # in the log and in reports
     updates: int = 1  # of the parameters from one set of candidates
     reward: Reward | None = None  # None: learns from the references alone
 

@@ -58,6 +58,7 @@ class Dad(Algorithm):
     """
 
     Settings = DadSettings
+    label = "DAD"
 
     def __init__(self, truth: Sequence[float], choose: Choose = sample, generate: Generate = generate) -> None:
         super().__init__(generate=generate)

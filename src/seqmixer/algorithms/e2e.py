@@ -34,6 +34,7 @@ class E2E(Algorithm):
     """The reference is fed for the first s steps, then the mixture of Eq. 8; the loss is XENT at every step."""
 
     Settings = E2ESettings
+    label = "E2E"
 
     def __init__(self, forced: Sequence[int], k: int) -> None:
         super().__init__()

@@ -45,7 +45,6 @@ class Learnt(NamedTuple):
 class Sampled(Algorithm):
     """Samples k sentences for each source after a teacher-forced prefix; a subclass says what is learnt from them."""
 
-    label: ClassVar[str]  # of its stages
     objective: ClassVar[str]  # what is learnt from the words after the prefix
     reward: Reward
     reference: SequenceModel | None  # of the KL term

@@ -20,6 +20,7 @@ class Xent(Algorithm):
     """Eq. 6 with the reference as input and as target."""
 
     Settings = XentSettings
+    label = "XENT"
 
     @classmethod
     def of(cls, settings: XentSettings, parts: Parts) -> Self:
@@ -34,7 +35,7 @@ class Xent(Algorithm):
         return reference_loss(model, batch, inputs=batch.target)
 
 
-XENT = Stage("XENT", program="xent")  # also the first stage of other algorithms
+XENT = Stage(Xent.label, program="xent")  # also the first stage of other algorithms
 
 
 def reference_loss(model: SequenceModel, batch: Batch, inputs: Tensor) -> Loss:

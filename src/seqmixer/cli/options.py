@@ -18,7 +18,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
     rich_markup_mode=None,
-    help="Train text generators on the score they are judged by: XENT, DAD, E2E, REINFORCE and MIXER.\n\n"
+    help="Train text generators on the score they are judged by, with the algorithms of Ranzato et al. (2016).\n\n"
     "A run is a TOML file, or the name of one that comes with seqmixer. Try: seqmixer train toy/translation",
 )
 

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from seqmixer.cli.options import ConfigFile, Json, Settings, app, put, seed_option, this_command
-from seqmixer.errors import printable
 
 if TYPE_CHECKING:
-    from seqmixer.experiments.sweep.search import Search
+    from seqmixer.experiments.sweep.search import Sweep
     from seqmixer.experiments.sweep.trials import Outcome, Report
 
 
@@ -78,21 +77,20 @@ def sweep(
 
 
 @contextmanager
-def watched(search: "Search") -> Iterator["Report"]:
+def watched(search: "Sweep") -> Iterator["Report"]:
     """A bar on standard error that counts trials, and a line for each."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
+    from seqmixer.bars import progress_bar, write_line
     from seqmixer.experiments.sweep.trials import over
 
-    console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    with progress_bar(*columns) as bar:
         task = bar.add_task("trials", total=search.trials)
 
         def report(outcome: "Outcome") -> None:
             bar.update(task, completed=over(search))
-            bar.console.print(printable(line(outcome)), highlight=False, soft_wrap=True, markup=False)
+            write_line(bar, line(outcome))
 
         yield report
 

@@ -45,7 +45,7 @@ def paper(
     out: Annotated[Path, typer.Option(help="Where the runs and the reports go.")] = Path("paper"),
     methods: Annotated[
         str | None,
-        typer.Option(help="Of xent,dad,e2e,mixer,mixer-bleu,reinforce, with commas. Default: all the task has."),
+        typer.Option(help="Some of the methods, with commas. Default: all the task has."),
     ] = None,
     workers: Annotated[int, typer.Option(min=1, help="Runs at a time; 1 on a GPU.")] = 1,
     markdown: Annotated[
@@ -55,6 +55,8 @@ def paper(
     as_json: Json = False,
 ) -> None:
     """Reproduce the paper on one of its tasks: every method and seed, Figs. 5-8, both protocols, one report.
+
+    The methods are xent, dad, e2e, mixer, mixer-bleu (for summarization) and reinforce.
 
     The data is looked for in the folder that the variable SEQMIXER_DATA names. Stopped, the command goes on where it
     was: finished runs are not run again.
@@ -66,8 +68,8 @@ def paper(
     """
     from rich import print as show_table
 
-    from seqmixer.experiments.paper.command import page_of, run_paper, shown
     from seqmixer.experiments.paper.page import as_json as numbers
+    from seqmixer.experiments.paper.page import page_of, run_paper, shown
     from seqmixer.experiments.paper.recipes import experiments
 
     wanted = experiments(task, recipe, methods, tuple(settings or ()), out)

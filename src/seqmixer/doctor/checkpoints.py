@@ -8,7 +8,7 @@ from typing import Any
 
 from seqmixer.build import run_length
 from seqmixer.config import Config
-from seqmixer.doctor.findings import Finding, Section
+from seqmixer.doctor.findings import Check, Finding
 from seqmixer.errors import RunError, SeqmixerError
 from seqmixer.rewards import DocumentFrequencies
 from seqmixer.runs import located
@@ -39,27 +39,26 @@ class Subject:
         return shlex.join(parts)
 
 
-def examine_checkpoints(subject: Subject, length: int | None) -> Section:
+def examine_checkpoints(subject: Subject, length: int | None) -> Check:
     """`length` is T; None where the data could not be read."""
     folder = subject.folder
     if not (folder / "config.toml").is_file() and not is_run(folder):
-        return Section("checkpoint", [Finding("ok", f"no run in {folder} yet; begin it with: {subject.command}")])
+        return Check("checkpoint", [Finding("ok", f"no run in {folder} yet; begin it with: {subject.command}")])
     findings = [*refused(subject), *damaged_files(folder)]
     values: dict[str, Any] = {}
     for name in ("last", "best"):
         places = inspected(folder / name)
         findings += list(judged(folder / name, places))
         values[name] = places
-    found = Section("checkpoint", findings, values)
+    found = Check("checkpoint", findings, values)
     if found.broken:
         return found
-    position = position_of(folder)
-    model = state(folder / "best", values["best"])
+    position, model = position_of(folder), state(folder / "best", values["best"])
     best = None if model is None else restored_best(model, folder / "best")
     if position is not None:
         findings += list(standing(subject, position, best, length))
         values |= {"epoch": position.epoch, "batch": position.batch}
-    return Section("checkpoint", findings, values)
+    return Check("checkpoint", findings, values)
 
 
 def refused(subject: Subject) -> Iterator[Finding]:

@@ -14,7 +14,7 @@ from seqmixer.build import build_metric, first
 from seqmixer.config import Config
 from seqmixer.data import Task, batch_count, batches
 from seqmixer.doctor.environment import GIB, device_memory, existing
-from seqmixer.doctor.findings import Finding, Section
+from seqmixer.doctor.findings import Check, Finding
 from seqmixer.errors import within_memory
 from seqmixer.evaluation import device_of, evaluate, perplexity
 from seqmixer.kernels import ROOM
@@ -28,7 +28,7 @@ UPDATES = 5  # measured of each kind of stage, after one to warm up
 
 
 @dataclass(frozen=True)
-class Memory:
+class MemoryNeed:
     """Bytes, by counting: what is not counted (hidden states, the sources) is small beside it, or of another kind."""
 
     parameters: int  # how many
@@ -63,24 +63,24 @@ class Plan:
 
 
 @within_memory()
-def examine_cost(config: Config, task: Task, model: SequenceModel, algorithm: Algorithm, plan: Plan) -> Section:
+def examine_cost(config: Config, task: Task, model: SequenceModel, algorithm: Algorithm, plan: Plan) -> Check:
     """The model is trained for a few updates: it is not the same afterwards."""
     memory = counted(config, task, model)
     timing = measured(config, task, model, algorithm, plan.epochs)
     values = {"memory": asdict(memory), "seconds": asdict(timing), "disk": disk(config, memory)}
-    return Section(
+    return Check(
         "cost", [fits(memory, model), room(config, memory, plan.folder), lasts(config, task, timing, plan)], values
     )
 
 
-def counted(config: Config, task: Task, model: SequenceModel) -> Memory:
+def counted(config: Config, task: Task, model: SequenceModel) -> MemoryNeed:
     parameters = sum(parameter.numel() for parameter in model.parameters())
     sentences = min(config.training.batch_size, len(task.train))
     numbers = config.algorithm.sentences * sentences * task.length * len(task.target_vocab)
     in_parts = type(model).log_prob is not SequenceModel.log_prob and config.training.fast
     if in_parts and not config.algorithm.holds_logits:
         numbers = min(numbers, ROOM)
-    return Memory(
+    return MemoryNeed(
         parameters=parameters,
         weights=FLOAT * parameters,
         gradients=FLOAT * parameters,
@@ -90,7 +90,7 @@ def counted(config: Config, task: Task, model: SequenceModel) -> Memory:
     )
 
 
-def fits(memory: Memory, model: SequenceModel) -> Finding:
+def fits(memory: MemoryNeed, model: SequenceModel) -> Finding:
     available = device_memory(device_of(model))
     parts = (
         f"weights {in_bytes(memory.weights)}, gradients {in_bytes(memory.gradients)}, optimiser "
@@ -108,12 +108,12 @@ def fits(memory: Memory, model: SequenceModel) -> Finding:
     return Finding("ok", what)
 
 
-def disk(config: Config, memory: Memory) -> int:
+def disk(config: Config, memory: MemoryNeed) -> int:
     """Bytes of all checkpoints: those kept, and the one that is being written."""
     return (config.training.keep + 2) * (memory.weights + memory.optimizer + memory.reference) + 3 * memory.weights
 
 
-def room(config: Config, memory: Memory, folder: Path) -> Finding:
+def room(config: Config, memory: MemoryNeed, folder: Path) -> Finding:
     needed, free = disk(config, memory), shutil.disk_usage(existing(folder)).free
     what = f"checkpoints take up to {in_bytes(needed)} of disk"
     if needed > free:

@@ -1,13 +1,13 @@
 """The data of a run: there, readable, aligned, long enough, known words, no test sentence among the training ones."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from seqmixer.build import build_metric, elsewhere, missing_files
 from seqmixer.config import Config
 from seqmixer.data import Split, Task, coverage
 from seqmixer.data.cropping import length_covering
-from seqmixer.doctor.findings import Finding, Section
+from seqmixer.doctor.findings import Check, Finding
 from seqmixer.errors import SeqmixerError
 from seqmixer.runs import task_of
 from seqmixer.storage.identity import changed_splits
@@ -16,16 +16,16 @@ UNKNOWN = 0.05  # share of unknown words from which on they matter
 LEAK = 0.01  # share of examples that stand in the training data too, from which on they matter
 
 
-def examine_data(config: Config, folder: Path) -> tuple[Section, Task | None]:
+def examine_data(config: Config, folder: Path) -> tuple[Check, Task | None]:
     """The task is None where it cannot be read."""
     gone = missing_files(config.data)
     if gone:
-        return Section("data", [Finding("problem", f"{path}: no such file", advice=elsewhere()) for path in gone]), None
+        return Check("data", [Finding("problem", f"{path}: no such file", advice=elsewhere()) for path in gone]), None
     try:
         task = task_of(config, folder)
         build_metric(config, task)
     except SeqmixerError as error:
-        return Section("data", [Finding("problem", str(error))]), None
+        return Check("data", [Finding("problem", str(error))]), None
     findings = [
         size(config, task),
         covered(task),
@@ -38,7 +38,7 @@ def examine_data(config: Config, folder: Path) -> tuple[Section, Task | None]:
             f"training.batch_size = {config.training.batch_size} is more than the {len(task.train)} training examples"
         )
         findings.append(Finding("warning", what, "an epoch is then one update", "lower it"))
-    return Section("data", findings, measured(task)), task
+    return Check("data", findings, measured(task)), task
 
 
 def size(config: Config, task: Task) -> Finding:
@@ -91,14 +91,9 @@ def leaks(task: Task) -> Iterator[Finding]:
 
 def leaked(train: Split, other: Split) -> float:
     """The share of examples that have their source and one of their references in common with a training example."""
-    seen = {pair for meta in train.meta for pair in pairs(meta["source"], meta["references"])}
-    return sum(any(pair in seen for pair in pairs(meta["source"], meta["references"])) for meta in other.meta) / len(
-        other
-    )
-
-
-def pairs(source: str, references: Iterable[str]) -> Iterator[tuple[str, str]]:
-    return ((source, reference) for reference in references)
+    seen = {(meta["source"], reference) for meta in train.meta for reference in meta["references"]}
+    there = [any((meta["source"], reference) in seen for reference in meta["references"]) for meta in other.meta]
+    return sum(there) / len(other)
 
 
 def changed(folder: Path, task: Task) -> Iterator[Finding]:

@@ -11,7 +11,7 @@ import torch
 
 from seqmixer import __version__
 from seqmixer.config import Config, OwnModelSettings
-from seqmixer.doctor.findings import Finding, Section
+from seqmixer.doctor.findings import Check, Finding
 from seqmixer.errors import RunError, installation
 from seqmixer.training import device
 
@@ -25,7 +25,7 @@ SMALL = 128  # hidden units up to which more than one CPU thread slows a model d
 GIB = 2**30
 
 
-def examine_environment(config: Config | None, folder: Path | None) -> Section:
+def examine_environment(config: Config | None, folder: Path | None) -> Check:
     """`config` None: it could not be read, so that only the software is looked at."""
     findings = [Finding("ok", f"seqmixer {__version__}, Python {platform.python_version()}, torch {torch.__version__}")]
     findings += extras()
@@ -39,7 +39,7 @@ def examine_environment(config: Config | None, folder: Path | None) -> Section:
         "free_disk": None if folder is None else shutil.disk_usage(existing(folder)).free,
         "extras": {extra: missing(packages) == [] for extra, packages in declared_extras().items()},
     }
-    return Section("environment", findings, values)
+    return Check("environment", findings, values)
 
 
 def machine(config: Config) -> Finding:

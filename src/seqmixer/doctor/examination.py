@@ -1,14 +1,14 @@
 """Examine a config or a run: the parts in the order in which a run would meet them."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import torch
 
 from seqmixer import configs
-from seqmixer.algorithms import Algorithm
 from seqmixer.build import Dimensions, Model, build_algorithm, build_model, build_reward
 from seqmixer.config import Config, HuggingFaceSettings
 from seqmixer.data import Task
@@ -16,7 +16,7 @@ from seqmixer.doctor.checkpoints import Subject, examine_checkpoints, planned, p
 from seqmixer.doctor.cost import Plan, examine_cost
 from seqmixer.doctor.data import examine_data
 from seqmixer.doctor.environment import examine_environment
-from seqmixer.doctor.findings import Diagnosis, Finding, Section
+from seqmixer.doctor.findings import Check, Diagnosis, Finding
 from seqmixer.doctor.preflight import described, preflight, verdict
 from seqmixer.doctor.settings import examine_settings
 from seqmixer.errors import ConfigError, SeqmixerError, within_memory
@@ -42,7 +42,7 @@ def examine(target: Path, overrides: Sequence[str] = (), out: Path = Path("runs"
     try:
         subject = read_subject(target, overrides, out, trust)
     except SeqmixerError as error:
-        unread = Section("settings", [Finding("problem", str(error))])
+        unread = Check("settings", [Finding("problem", str(error))])
         return Diagnosis([examine_environment(None, None), unread])
     config = subject.config
     data, task = examine_data(config, subject.folder)
@@ -55,10 +55,8 @@ def examine(target: Path, overrides: Sequence[str] = (), out: Path = Path("runs"
     ]
     broken = [section.name for section in sections if section.name != "settings" and section.broken]
     if task is None or broken:
-        why = f"the {' and the '.join(broken)} must be mended first"
-        return Diagnosis(
-            [*sections, Section("cost", [Finding("note", "time, memory and pre-flight not measured", why)])]
-        )
+        why = f"the {' and the '.join(broken)} must be fixed first"
+        return Diagnosis([*sections, Check("cost", [Finding("note", "time, memory and pre-flight not measured", why)])])
     return Diagnosis([*sections, *measured(subject, task)])
 
 
@@ -74,7 +72,7 @@ def read_subject(target: Path, overrides: Sequence[str], out: Path, trust: bool)
     return Subject(config, target, out / config.name, trust or not is_run(target.parent), tuple(overrides))
 
 
-def measured(subject: Subject, task: Task) -> list[Section]:
+def measured(subject: Subject, task: Task) -> list[Check]:
     """What needs the model: the pre-flight with it as it is, then a few updates, which change it."""
     config = subject.config
     if config.training.threads is not None:
@@ -83,12 +81,12 @@ def measured(subject: Subject, task: Task) -> list[Section]:
     if is_path(config.algorithm.name) and not subject.trusted:
         what = f"the algorithm {config.algorithm.name!r} is Python code that a run folder names, and is not imported"
         advice = "add --trust if the code is yours"
-        return [Section("cost", [Finding("note", what, "time, memory and pre-flight not measured", advice)])]
+        return [Check("cost", [Finding("note", what, "time, memory and pre-flight not measured", advice)])]
     try:
         model, origin = model_at_hand(subject, task)
         reward, findings = reward_at_hand(subject, task)
     except SeqmixerError as error:
-        return [Section("model", [Finding("problem", str(error))])]
+        return [Check("model", [Finding("problem", str(error))])]
     algorithm = build_algorithm(config.algorithm, reward, model.features, task.length).to(
         device(config.training.device)
     )
@@ -97,40 +95,36 @@ def measured(subject: Subject, task: Task) -> list[Section]:
     stages = [algorithm.stage(epoch) for epoch in range(epochs)]
     flights = []
     if any(stage.rewarded for stage in stages):
-        flights = [examine_preflight(model, origin, task, reward, findings, stages[0].rewarded)]
+        flight = partial(examine_preflight, model, origin, task, reward, findings, stages[0].rewarded)
+        flights = [attempted("pre-flight", flight)]
     position = position_of(subject.folder) or Position()
     plan = Plan(subject.folder, epochs, min(position.epoch, epochs), [stage.label for stage in stages])
-    return [cost(config, task, model, algorithm, plan), *flights]
+    cost = partial(examine_cost, config, task, model, algorithm, plan)
+    return [attempted("cost", cost, "an update does not go through"), *flights]
 
 
-def cost(config: Config, task: Task, model: Model, algorithm: Algorithm, plan: Plan) -> Section:
+def attempted(name: str, examine: Callable[[], Check], what: str = "") -> Check:
+    """A check, or the error that ended it as its only finding."""
     try:
-        return examine_cost(config, task, model, algorithm, plan)
+        return examine()
     except SeqmixerError as error:
-        return Section("cost", [Finding("problem", "an update does not go through", str(error))])
+        finding = Finding("problem", what, str(error)) if what else Finding("problem", str(error))
+        return Check(name, [finding])
 
 
 def examine_preflight(
-    model: Model,
-    origin: str,
-    task: Task,
-    reward: Reward,
-    findings: list[Finding],
-    at_once: bool,
-) -> Section:
+    model: Model, origin: str, task: Task, reward: Reward, findings: list[Finding], at_once: bool
+) -> Check:
     """`at_once`: REINFORCE begins with the first epoch, so that an untrained model is no passing state."""
-    try:
-        valid, train = (preflight(model, split, task.length, reward) for split in (task.valid, task.train))
-    except SeqmixerError as error:
-        return Section("pre-flight", [Finding("problem", str(error))])
+    valid, train = (preflight(model, split, task.length, reward) for split in (task.valid, task.train))
     judged = verdict(valid, train)
     if not origin.startswith(BEST) and not at_once:
-        what = f"XENT comes first, and this is {origin} yet"
-        why = "it says nothing of the stages with REINFORCE"
-        judged = [Finding("note", what, why, "ask again once XENT is done")]
+        what = f"cross entropy comes first, and this is {origin} yet"
+        why = "it says nothing of the RL stages"
+        judged = [Finding("note", what, why, "ask again once that is done")]
     begun = Finding("ok", f"{origin}, on {valid.sentences} validation sentences with {valid.samples} samples each")
     values = {"model": origin, "valid": asdict(valid), "train": asdict(train)}
-    return Section("pre-flight", [*findings, begun, *described(valid), *judged], values)
+    return Check("pre-flight", [*findings, begun, *described(valid), *judged], values)
 
 
 @within_memory()

@@ -25,7 +25,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Section:
+class Check:
     """What was found in one place, and what was measured there."""
 
     name: str
@@ -41,7 +41,7 @@ class Section:
 class Diagnosis:
     """All that was found."""
 
-    sections: Sequence[Section]
+    sections: Sequence[Check]
 
     def count(self, level: Level) -> int:
         return sum(finding.level == level for section in self.sections for finding in section.findings)
@@ -53,7 +53,7 @@ class Diagnosis:
         ]
         levels: tuple[Level, ...] = ("problem", "warning", "note")
         counts = [f"{n} {level}{'s' * (n > 1)}" for level in levels if (n := self.count(level))]
-        return [*found, ", ".join(counts) or "nothing to mend"]
+        return [*found, ", ".join(counts) or "nothing to fix"]
 
     def as_json(self) -> dict[str, Any]:
         return {

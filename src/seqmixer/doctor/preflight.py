@@ -4,7 +4,6 @@ REINFORCE lifts sentences that are paid more than expected. It needs a model tha
 source, some of them paid better than others; and it mostly lifts words that the model ranks second or third already.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -90,13 +89,8 @@ def ranks(o: Tensor, target: Tensor) -> dict[str, float]:
     """Where the target's words rank under the model, as shares.  (B, T, V), (B, T)"""
     rank = 1 + (o > o.gather(-1, target.unsqueeze(-1))).sum(-1)  # (B, T)
     counted = rank[target != PAD]
-    among: dict[str, Callable[[Tensor], Tensor]] = {
-        "1": lambda rank: rank == 1,
-        "2-3": lambda rank: (rank >= 2) & (rank <= 3),
-        "4-10": lambda rank: (rank >= 4) & (rank <= 10),
-        "more": lambda rank: rank > 10,
-    }
-    return {name: float(belongs(counted).float().mean()) for name, belongs in among.items()}
+    bounds = {"1": (1, 1), "2-3": (2, 3), "4-10": (4, 10), "more": (11, o.shape[-1])}
+    return {name: float(((counted >= low) & (counted <= high)).float().mean()) for name, (low, high) in bounds.items()}
 
 
 def described(found: Preflight) -> list[Finding]:
@@ -122,7 +116,9 @@ def verdict(valid: Preflight, train: Preflight) -> list[Finding]:
     if train.ranks["1"] < WRITES:
         what = "sequence-level training is not likely to work: the model cannot write yet"
         why = f"the right word is its first choice only {train.ranks['1']:.0%} of the time"
-        return [Finding("problem", what, why, "train with XENT first: algorithm.xent_epochs, or training.start")]
+        return [
+            Finding("problem", what, why, "train with cross entropy first: algorithm.xent_epochs, or training.start")
+        ]
     if train.same_as_greedy >= SURE or train.spread_source < 0.01 * abs(train.reward_references):
         return [nothing_to_learn(train)]
     found = [*overfitted(valid, train), *doubts(valid)]
@@ -139,7 +135,7 @@ def nothing_to_learn(train: Preflight) -> Finding:
     )
     if train.reward_greedy < 0.95 * train.reward_references:
         return Finding("problem", what, why, "start from a model that is less sure of itself, such as an earlier one")
-    advice = "have more training sentences, a smaller model.hidden, model.dropout, or fewer epochs of XENT"
+    advice = "have more training sentences, a smaller model.hidden, model.dropout, or fewer epochs of cross entropy"
     return Finding("problem", what, f"{why}: the model knows its references by heart", advice)
 
 
@@ -161,7 +157,7 @@ def doubts(found: Preflight) -> list[Finding]:
         best = f"the best of {found.samples} samples is paid {found.reward_best:.3f}"
         what = f"{best}, greedy search {found.reward_greedy:.3f}"
         why = "sampling finds nothing better, so there is little to learn"
-        findings.append(Finding("warning", what, why, "train with XENT for longer, or take a finer reward"))
+        findings.append(Finding("warning", what, why, "train with cross entropy for longer, or take a finer reward"))
     if found.reward_references <= found.reward_greedy:
         what = f"references are paid {found.reward_references:.3f}, no more than greedy search"
         findings.append(Finding("warning", what, "the reward does not prefer them", "look at the reward"))
@@ -171,7 +167,9 @@ def doubts(found: Preflight) -> list[Finding]:
         findings.append(Finding("warning", what, "the model does not know when to stop", advice))
     elif not 0.5 < found.length_ratio < 1.5:
         what = f"samples have {found.length_ratio:.2f} times the words of their references"
-        findings.append(Finding("warning", what, "the model is not trained enough", "train with XENT for longer"))
+        findings.append(
+            Finding("warning", what, "the model is not trained enough", "train with cross entropy for longer")
+        )
     return findings
 
 

@@ -3,15 +3,17 @@
 import math
 from collections.abc import Iterator
 
+from seqmixer.algorithms import ALGORITHMS
 from seqmixer.config import Config
-from seqmixer.doctor.findings import Finding, Section
+from seqmixer.doctor.findings import Check, Finding
 from seqmixer.rewards import parse
 
+ANNEALED = next(name for name, kind in ALGORITHMS.items() if kind.Settings.rewarded and kind.Settings.annealed)
 RECALLS = ("rouge1", "rouge2")  # no word costs anything
 SAME = {"bleu_mean": "bleu"}  # a smoothed reward of what is reported
 
 
-def examine_settings(config: Config, length: int | None) -> Section:
+def examine_settings(config: Config, length: int | None) -> Check:
     """`length` is T; None where the data could not be read."""
     found = [
         *start(config),
@@ -21,7 +23,7 @@ def examine_settings(config: Config, length: int | None) -> Section:
         *patience(config),
         *rewards(config),
     ]
-    return Section("settings", found or [Finding("ok", "every setting is valid, and none works against another")])
+    return Check("settings", found or [Finding("ok", "every setting is valid, and none works against another")])
 
 
 def start(config: Config) -> Iterator[Finding]:
@@ -30,8 +32,10 @@ def start(config: Config) -> Iterator[Finding]:
     if algorithm.starts_rewarded and config.training.start is None and config.model.pretrained is None:
         what = f"{algorithm.name} begins from a random model"
         why = "that does not train (Sec. 4.4 of the paper)"
-        mend = "algorithm.xent_epochs" if algorithm.annealed else "algorithm.name = 'mixer'"
-        yield Finding("problem", what, why, f"name the run of an XENT model with training.start, or set {mend}")
+        change = "algorithm.xent_epochs" if algorithm.annealed else f"algorithm.name = {ANNEALED!r}"
+        yield Finding(
+            "problem", what, why, f"name the run of a cross-entropy model with training.start, or set {change}"
+        )
 
 
 def schedule(config: Config) -> Iterator[Finding]:
@@ -40,10 +44,10 @@ def schedule(config: Config) -> Iterator[Finding]:
     if not (algorithm.rewarded and algorithm.annealed):
         return
     if algorithm.mixed_epochs == 0:
-        why = f"{algorithm.name} is then XENT, and nothing is rewarded"
+        why = f"{algorithm.name} is then cross entropy, and nothing is rewarded"
         yield Finding("warning", "algorithm.mixed_epochs is 0", why, "raise it")
     elif epochs is not None and epochs <= algorithm.xent_epochs:
-        what = f"training.epochs = {epochs} ends the run within the {algorithm.xent_epochs} epochs of XENT"
+        what = f"training.epochs = {epochs} ends the run within the {algorithm.xent_epochs} epochs of cross entropy"
         yield Finding("warning", what, "no word is ever rewarded", "raise training.epochs, or leave it out")
     if getattr(algorithm, "reinforce_weight", 1) == 0:
         yield Finding("warning", "algorithm.reinforce_weight is 0", "the reward then teaches nothing", "raise it")
@@ -57,7 +61,7 @@ def rates(config: Config) -> Iterator[Finding]:
     works = "a third to a twentieth of it is what works"
     advice = f"set training.rl_lr between {training.lr / 20:g} and {training.lr / 3:.2g}"
     if training.rl_lr is None:
-        why = f"the stages with REINFORCE go on with XENT's, and {works}"
+        why = f"the RL stages go on with the rate of cross entropy, and {works}"
         yield Finding("warning", "training.rl_lr is not set", why, advice)
     elif training.rl_lr >= training.lr:
         what = f"training.rl_lr = {training.rl_lr:g} is not below training.lr = {training.lr:g}"
@@ -79,7 +83,7 @@ def decay(config: Config, length: int | None) -> Iterator[Finding]:
     lasts = math.ceil(math.log(max(training.lr / training.min_lr, 1)) / math.log(training.decay))
     paid = sum(s < length for s in algorithm.schedule(length))
     if lasts < paid:
-        what = f"training.decay = {training.decay:g} may end the run after {lasts} of {paid} epochs with REINFORCE"
+        what = f"training.decay = {training.decay:g} may end the run after {lasts} of {paid} RL epochs"
         why = "these seldom improve perplexity, so the rate falls each time"
         yield Finding("note", what, why, "lower training.min_lr, or set training.decay = 1")
 

@@ -1,20 +1,45 @@
 """`seqmixer demo`: the paper's comparison on the three built-in tasks, in minutes, with a table and a report."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.resources import as_file, files
 from pathlib import Path
+from statistics import mean, stdev
 
 from rich.table import Table
 
 from seqmixer.config import Config
+from seqmixer.experiments.figures import learning_curves, relative_gains
 from seqmixer.experiments.grid import Recipe, run_grid
-from seqmixer.experiments.report import number, require_extra, spelled, write_figures, write_markdown, write_report
-from seqmixer.experiments.summary import LABELS, read_grid, rows
+from seqmixer.experiments.methods import BASE, LABELS, METHODS, NEW, OLD, PROPOSED, RATIO, REFERENCE
+from seqmixer.experiments.report import (
+    ReportTable,
+    duration,
+    examples,
+    how,
+    number,
+    require_extra,
+    spelled,
+    versions,
+    write_figures,
+    write_page,
+)
+from seqmixer.experiments.summary import Grid, Row, read_grid, rows
 from seqmixer.experiments.watching import watched
 
-TITLE = "XENT, DAD, E2E and MIXER on the built-in tasks"
+NBSP = "\N{NO-BREAK SPACE}"
+NAMES = [LABELS[method.name] for method in METHODS]
+TITLE = f"{', '.join(NAMES[:-1])} and {NAMES[-1]} on the built-in tasks"
 TASKS = ("translation", "summarization", "captioning")
+BOLD = (
+    f"Bold: the highest mean of its row, where its gain over {OLD} is larger than the deviation of that gain over\n"
+    f"seeds. Gains and {RATIO} are taken seed by seed, from the same base, and averaged."
+)
+GRAMMATICAL = (
+    "Best grammatical: the score of writing, for each source, the sentence of the task's grammar with the highest "
+    "expected reward. It is no upper bound: a model that is rewarded for recall may learn to write two headlines "
+    "in one."
+)
 
 
 def run_demo(out: Path, seeds: list[int], workers: int, markdown: Path | None, command: str) -> Path:
@@ -24,7 +49,7 @@ def run_demo(out: Path, seeds: list[int], workers: int, markdown: Path | None, c
         run_grid(recipes, seeds, out, workers, watcher.report, look=watcher.look)
     if markdown is not None:
         write_markdown(out, markdown, TITLE, [command])
-        write_figures(out, markdown.parent, markdown.stem)
+        write_figures(drawings(read_grid(out)), markdown.parent, markdown.stem)
     return write_report(out, TITLE, [command])
 
 
@@ -36,15 +61,117 @@ def toy_recipes() -> Iterator[list[Recipe]]:
         yield [Recipe(Config.load(path).data.task, path) for path in paths]
 
 
+def write_report(folder: Path, title: str, commands: list[str]) -> Path:
+    """Write FOLDER/report.html."""
+    require_extra()
+    grid = read_grid(folder)
+    table = rows(grid)
+    return write_page(
+        folder / "report.html",
+        "demo.html",
+        title=title,
+        commands=commands,
+        grid=grid,
+        scores=scores(grid, table),
+        times=times(grid),
+        headline=headline(table),
+        details=details(table, len(grid.seeds)),
+        bold=BOLD,
+        grammatical=GRAMMATICAL if any(row.best is not None for row in table) else "",
+        drawings=drawings(grid),
+        examples={task: examples(grid, task) for task in grid.tasks},
+        signatures=signatures(grid),
+        versions=versions(),
+    )
+
+
+def write_markdown(folder: Path, path: Path, title: str, commands: list[str]) -> Path:
+    """Write the table of `write_report`, with the score of every seed, as Markdown."""
+    grid = read_grid(folder)
+    table = rows(grid)
+    lines = [f"# {title}", "", f"{headline(table)} {details(table, len(grid.seeds))}", ""]
+    lines += [*scores(grid, table).markdown(), "", BOLD, ""]
+    lines += [GRAMMATICAL, ""] if any(row.best is not None for row in table) else []
+    lines += ["## Every seed", "", *every_seed(grid, table).markdown(), ""]
+    lines += [*how(grid, signatures(grid), commands, versions()), ""]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return path
+
+
+def drawings(grid: Grid) -> dict[str, str]:
+    """Relative gains, and the learning curves of each task."""
+    curves = {task: learning_curves(grid, task, task) for task in grid.tasks}
+    return {"gains": relative_gains(rows(grid), "gains"), **curves}
+
+
 def table(folder: Path) -> Table:
     """The paper's Fig. 5, left, for the terminal."""
     grid = read_grid(folder)
-    shown = Table(title=f"{TITLE}: test scores", title_justify="left", caption_justify="left")
-    shown.caption = "best: of the task's grammatical sentences, those with the highest expected reward"
-    shown.add_column("task", no_wrap=True)
-    for name in (*(LABELS[method] for method in grid.methods), "best", "MIXER / XENT"):
-        shown.add_column(name, justify="right")
-    for row in rows(grid):
-        cells = [spelled(row.cells[method]) for method in grid.methods]
-        shown.add_row(f"{row.task} ({row.metric})", *cells, number(row.best), number(row.cells["mixer"].ratio))
-    return shown
+    caption = "best grammatical: of the task's sentences, those with the highest expected reward"
+    return scores(grid, rows(grid)).terminal(f"{TITLE}: test scores", caption)
+
+
+def scores(grid: Grid, table: Sequence[Row]) -> ReportTable:
+    """Fig. 5, left."""
+    lines = [
+        [
+            f"{row.task}, {row.metric}",
+            *(spelled(cell, method == row.winner) for method, cell in row.cells.items()),
+            number(row.best),
+            number(row.cells[PROPOSED].ratio),
+        ]
+        for row in table
+    ]
+    columns = ["task", *(LABELS[method] for method in grid.methods), "best grammatical", RATIO]
+    return ReportTable("Test scores", columns, lines)
+
+
+def every_seed(grid: Grid, table: Sequence[Row]) -> ReportTable:
+    lines = []
+    for row in table:
+        base = [result.score for result in grid.of(row.task, BASE)]
+        deviation = stdev(base) if len(base) > 1 else None
+        lines.append([row.task, LABELS[BASE], *map(number, base), number(mean(base)), number(deviation)])
+        for method, cell in row.cells.items():
+            values = [*map(number, cell.scores), number(cell.mean), number(cell.deviation)]
+            lines.append([row.task, LABELS[method], *values])
+    seeds = [f"seed {seed}" for seed in sorted(grid.seeds)]
+    return ReportTable("Every seed", ["task", "method", *seeds, "mean", "deviation"], lines)
+
+
+def times(grid: Grid) -> ReportTable:
+    methods = (BASE, *grid.methods)
+    lines = [
+        [task, *(duration(mean(result.seconds for result in grid.of(task, method))) for method in methods)]
+        for task in grid.tasks
+    ]
+    return ReportTable("Time of one run, mean over seeds", ["task", *(LABELS[each] for each in methods)], lines)
+
+
+def signatures(grid: Grid) -> list[tuple[str, str]]:
+    """By task: how its scores were made; more than one means that they do not compare."""
+    found = {task: {r.signature for method in grid.methods for r in grid.of(task, method)} for task in grid.tasks}
+    return [(task, signature) for task in grid.tasks for signature in sorted(found[task])]
+
+
+def headline(table: Sequence[Row]) -> str:
+    """What was found, in a sentence."""
+    higher = [row.task for row in table if row.cells[PROPOSED].gain > 0]
+    return f"{NEW} scores higher than {OLD} on {len(higher)} of {len(table)} tasks."
+
+
+def details(table: Sequence[Row], seeds: int) -> str:
+    """By how much, and how far to trust it."""
+    found = "; ".join(map(finding, table))
+    if seeds == 1:
+        return f"{found}. One seed: how far chance reaches is not known."
+    clear = [row.task for row in table if row.cells[PROPOSED].clear]
+    where = f"on {', '.join(clear)}" if clear else "on no task"
+    return f"{found}. The difference is larger than its deviation over {seeds} seeds {where}."
+
+
+def finding(row: Row) -> str:
+    ours, reference = row.cells[PROPOSED], row.cells[REFERENCE]
+    change = f" ({100 * (ours.ratio - 1):+.1f}{NBSP}%)".replace("-", "−") if ours.ratio is not None else ""
+    return f"{row.task}: {row.metric} {ours.mean:.2f} against {reference.mean:.2f}{change}"

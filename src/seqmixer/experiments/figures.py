@@ -5,42 +5,17 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import groupby, pairwise
-from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING, Any, Literal
 
-from seqmixer.experiments.summary import LABELS, METRIC_LABELS, Grid, Row
-from seqmixer.training import epochs, read_log
+from seqmixer.experiments.methods import BASE, DARK, LABELS, LIGHT, PROPOSED, REFERENCE
+from seqmixer.experiments.summary import METRIC_LABELS, Grid, Row
+from seqmixer.training.log import Event
 
 if TYPE_CHECKING:  # an extra: loaded by the functions that draw
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Told apart by lightness too, so that no kind of colour blindness merges them. Each is a variable of the page's style.
-LIGHT = {
-    "ink": "#1c2330",
-    "soft": "#667080",
-    "rule": "#d9dde3",
-    "base": "#9aa2ae",
-    "xent": "#5b6472",
-    "dad": "#4fabe0",
-    "e2e": "#0b5394",
-    "mixer": "#d2560a",
-    "mixer-bleu": "#a8780c",
-    "reinforce": "#8a5bb5",
-}
-DARK = {
-    "ink": "#e7eaf0",
-    "soft": "#98a2b3",
-    "rule": "#333b48",
-    "base": "#778192",
-    "xent": "#b3bcc9",
-    "dad": "#8fd0f7",
-    "e2e": "#3f87d6",
-    "mixer": "#ff8f45",
-    "mixer-bleu": "#e0bc58",
-    "reinforce": "#c4a0e6",
-}
 STYLE: dict[Any, Any] = {  # matplotlib's own type for it spells out every name
     "svg.fonttype": "none",  # text stays text, in the page's own fonts
     "svg.hashsalt": "seqmixer",  # the same numbers give the same file
@@ -69,7 +44,7 @@ def relative_gains(table: Sequence[Row], name: str) -> str:
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
-    methods = [method for method in table[0].cells if method != "xent"]
+    methods = [method for method in table[0].cells if method != REFERENCE]
     width = 0.8 / len(methods)
     with style():
         figure = Figure(figsize=(max(5.2, 1.7 * len(table)), 3.3), layout="constrained")
@@ -80,7 +55,7 @@ def relative_gains(table: Sequence[Row], name: str) -> str:
         axes.axhline(1, color=LIGHT["ink"], linewidth=1)
         axes.set_xticks(range(len(table)), [row.task for row in table])
         axes.tick_params(length=0)
-        axes.set_ylabel("score / XENT's score")
+        axes.set_ylabel(f"score / {LABELS[REFERENCE]}'s score")
         axes.grid(axis="y")
         axes.set_axisbelow(True)
         axes.use_sticky_edges = False  # room for the numbers below the line, also where no bar goes down
@@ -104,41 +79,34 @@ def draw_gain(axes: "Axes", x: float, width: float, row: Row, method: str) -> No
 
 
 def learning_curves(grid: Grid, task: str, name: str) -> str:
-    """Validation score by epoch, the base and then each method; below it what MIXER is paid, and how it writes."""
+    """Validation score by epoch, the base and then each method; below it MIXER's rewards, and how it writes."""
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
-    base = [valid_scores(r.folder, grid.metrics[task]) for r in grid.results[task, "base"]]
-    offset = max(len(points) for points in base)
-    logs = [epochs(read_log(r.folder)) for r in grid.results[task, "mixer"]]
+    metric = grid.metrics[task]
+    offset = max(map(len, grid.logs(task, BASE)))
     with style():
         figure = Figure(figsize=(4.2, 5.4), layout="constrained")
         upper, middle, lower = figure.subplots(3, sharex=True, height_ratios=[3, 1, 1])
-        draw(upper, base, "base")
-        ends = {method: draw(upper, continued(grid, task, method, offset), method) for method in grid.methods}
+        draw(upper, valid_curves(grid, task, BASE, metric), BASE)
+        curves = {method: valid_curves(grid, task, method, metric, offset) for method in grid.methods}
+        ends = {method: draw(upper, curves[method], method) for method in grid.methods}
         frame_scores(upper, grid, task, ends)
-        draw_measure(middle, logs, "reward", "training reward", offset)
-        draw_measure(lower, logs, "entropy", "entropy, nats a word", offset)
-        draw_measure(lower, logs, "length_ratio", "length / reference's", offset, dashed=True)
-        lower.set_ylim(bottom=0)
-        mark_stages([upper, middle, lower], list(stages(logs[0])), offset)
+        draw_samples(middle, lower, grid.logs(task, PROPOSED), offset)
+        mark_stages([upper, middle, lower], list(stages(grid.logs(task, PROPOSED)[0])), offset)
         lower.set_xlabel("epoch")
         lower.set_xlim(1, max(x for x, _ in ends.values()))
         lower.xaxis.set_major_locator(MaxNLocator(7, integer=True))
         return svg(figure, name)
 
 
-def valid_scores(run: Path, metric: str) -> Points:
-    return [(event["epoch"], event["valid"][metric]) for event in epochs(read_log(run))]
-
-
-def continued(grid: Grid, task: str, method: str, offset: int) -> list[Points]:
-    """The curves of a method, each from the best model of its base."""
-    pairs = zip(grid.results[task, "base"], grid.results[task, method], strict=True)
-    return [
-        [(offset, base.valid), *((offset + x, y) for x, y in valid_scores(run.folder, grid.metrics[task]))]
-        for base, run in pairs
-    ]
+def valid_curves(grid: Grid, task: str, method: str, key: str, offset: int = 0) -> list[Points]:
+    """By seed: a score of the validation split by epoch, with an offset from the best model of the base."""
+    found: list[Points] = []
+    for base, log in zip(grid.logs(task, BASE), grid.logs(task, method), strict=True):
+        start = [(offset, event["valid"][key]) for event in base if event["best"]][-1:] if offset else []
+        found.append([*start, *((offset + event["epoch"], event["valid"][key]) for event in log)])
+    return found
 
 
 def draw(
@@ -150,28 +118,35 @@ def draw(
         by_epoch.setdefault(epoch, []).append(value)
     x, values = list(by_epoch), list(by_epoch.values())
     means = [mean(v) for v in values]
-    weight = 2.2 if colour == "mixer" else 1.5
+    weight = 2.2 if colour == PROPOSED else 1.5
     axes.plot(x, means, "--" if dashed else "-", color=LIGHT[colour], linewidth=weight, label=label)
-    if len(curves) > 1 and colour in ("base", "xent", "mixer"):  # more bands than these hide the lines
+    if len(curves) > 1 and colour in (BASE, REFERENCE, PROPOSED):  # more bands than these hide the lines
         axes.fill_between(x, [min(v) for v in values], [max(v) for v in values], color=LIGHT[colour], alpha=0.14, lw=0)
     return x[-1], means[-1]
 
 
 def frame_scores(axes: "Axes", grid: Grid, task: str, ends: Mapping[str, tuple[float, float]]) -> None:
     """Name the lines where they end, and leave the first epochs of the base below the frame."""
-    low = 0.6 * min([mean(r.valid for r in grid.results[task, "base"]), *(y for _, y in ends.values())])
-    best = grid.best.get(task)
+    low = 0.6 * min([mean(r.valid for r in grid.of(task, BASE)), *(y for _, y in ends.values())])
+    best = (grid.best or {}).get(task)
     high = max(axes.get_ylim()[1], best or 0.0)
     if best is not None:
         axes.axhline(best, color=LIGHT["ink"], linewidth=0.9, linestyle=(0, (4, 3)))
         axes.text(0.02, best, "best grammatical", va="bottom", fontsize=9, transform=axes.get_yaxis_transform())
     axes.set_ylim(low, high + 0.12 * (high - low))  # room for the numbers of the stages
-    heights = spread([y for _, y in ends.values()], 0.065 * (high - low))
-    for (method, (x, _)), height in zip(ends.items(), heights, strict=True):
-        label = LABELS[method]
-        axes.annotate(label, (x, height), (5, 0), textcoords="offset points", va="center", color=LIGHT[method])
+    name_ends(axes, ends)
     axes.set_ylabel(f"validation {METRIC_LABELS[grid.metrics[task]]}")
     axes.grid(axis="y")
+
+
+def name_ends(axes: "Axes", ends: Mapping[str, tuple[float, float]]) -> None:
+    """The label of each method where its line ends, none upon another."""
+    low, high = axes.get_ylim()
+    heights = spread([y for _, y in ends.values()], (high - low) / 16)
+    x = max(x for x, _ in ends.values())
+    for method, height in zip(ends, heights, strict=True):
+        place = (x, height)
+        axes.annotate(LABELS[method], place, (6, 0), textcoords="offset points", va="center", color=LIGHT[method])
 
 
 def spread(heights: Sequence[float], gap: float) -> list[float]:
@@ -187,13 +162,21 @@ def spread(heights: Sequence[float], gap: float) -> list[float]:
     return placed
 
 
+def draw_samples(above: "Axes", below: "Axes", logs: Sequence[Sequence[Event]], offset: int, whose: str = "") -> None:
+    """What a method's samples are like on the training data: above their rewards, below entropy and length."""
+    draw_measure(above, logs, "reward", f"{whose}training reward", offset)
+    draw_measure(below, logs, "entropy", f"{whose}entropy, nats a word", offset)
+    draw_measure(below, logs, "length_ratio", f"{whose}length / reference's", offset, dashed=True)
+    below.set_ylim(bottom=0)
+
+
 def draw_measure(
-    axes: "Axes", logs: Sequence[Sequence[Mapping[str, Any]]], key: str, label: str, offset: int, dashed: bool = False
+    axes: "Axes", logs: Sequence[Sequence[Event]], key: str, label: str, offset: int, dashed: bool = False
 ) -> None:
     curves = [
         [(offset + event["epoch"], event["train"][key]) for event in log if key in event["train"]] for log in logs
     ]
-    draw(axes, curves, "mixer", label, dashed)
+    draw(axes, curves, PROPOSED, label, dashed)
     axes.legend(loc="center left", frameon=False, fontsize=9, handlelength=1.6, borderaxespad=0)
     axes.grid(axis="y")
 

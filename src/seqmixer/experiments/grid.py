@@ -16,36 +16,26 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from seqmixer import __version__, files
-from seqmixer.build import build_task
+from seqmixer.build import build_metric, build_reward, build_task
 from seqmixer.config import TOYS, Config, DataConfig
-from seqmixer.data import Task
+from seqmixer.data import Task, in_order, toy
 from seqmixer.errors import Interrupted, RunError
 from seqmixer.evaluation import read_scores
-from seqmixer.experiments.oracle import best_score
+from seqmixer.experiments.methods import BASE, METHODS, REFERENCE, Method
 from seqmixer.parallel import workers as processes
 from seqmixer.runs import Run, located, task_of, train
 from seqmixer.storage.identity import read_config, require_same_config, require_same_data
 from seqmixer.training import epochs, read_log
+from seqmixer.types import Rollout
 
 LOOK = 1.0  # seconds between looks at the runs under way
 
 Result = dict[str, Any]  # of one run: task, method, seed, score, valid, epoch, signature, seconds, machine, ...
 Report = Callable[[Result, int], None]  # called after each run with what came of it and how many are left
 Judge = Callable[[Run], Mapping[str, Any]]  # what else is found out about a trained run, for its result
-
-
-@dataclass(frozen=True)
-class Method:
-    """One column of the table."""
-
-    name: str
-    settings: tuple[str, ...]  # what makes it this method
-    scratch: bool = False  # from random weights, for as many epochs as the base, instead of from the base
-
-
-METHODS = tuple(Method(name, (f"algorithm.name={name}",)) for name in ("xent", "dad", "e2e", "mixer"))
 
 
 @dataclass(frozen=True)
@@ -70,7 +60,7 @@ class Job:
 
 def base_job(recipe: Recipe, seed: int) -> Job:
     plain = Config.load(recipe.path, recipe.settings)
-    return job(recipe, seed, "base", ["algorithm.name=xent", f"training.epochs={plain.algorithm.xent_epochs}"])
+    return job(recipe, seed, BASE, [f"algorithm.name={REFERENCE}", f"training.epochs={plain.algorithm.xent_epochs}"])
 
 
 def scratch_jobs(recipe: Recipe, seed: int) -> list[Job]:
@@ -86,7 +76,7 @@ def method_jobs(recipe: Recipe, seed: int, folder: Path) -> list[Job]:
     A rate of its own stays, for all methods alike: by perplexity, which only XENT lowers, the others' would decay.
     """
     plain = Config.load(recipe.path, recipe.settings)
-    base = folder / recipe.task / f"seed-{seed}" / "base"
+    base = folder / recipe.task / f"seed-{seed}" / BASE
     rate = plain.training.rl_lr or best_rate(base)
     rest = ["algorithm.xent_epochs=0", f"training.start={json.dumps(str(base))}", f"training.lr={rate}"]
     rest += ["training.decay=1"] if plain.training.rl_lr else []
@@ -131,7 +121,7 @@ def run_job(job: Job, folder: Path, judge: Judge = nothing_more, workers: int = 
             "version": __version__,
             "machine": machine(),
             "workers": workers,
-            **({} if job.method == "base" else judge(run)),
+            **({} if job.method == BASE else judge(run)),
         }
         result["wall"] = {"train": round(trained - began, 1), "judge": round(time.perf_counter() - trained, 1)}
         files.write(run.folder / "result.json", json.dumps(result, indent=1))
@@ -254,6 +244,26 @@ def write_grid(
         "results": sorted(results, key=lambda result: (result["task"], result["seed"], result["method"])),
     }
     files.write(folder / "grid.json", json.dumps(grid, indent=1))
+
+
+def best_score(config: Config) -> float:
+    """The test score of the best grammatical outputs: for each source, the sentence with the highest expected reward.
+
+    It is what a predictor gets that knows the true distribution of references.
+    """
+    task = build_task(config.data)
+    metric, reward, vocab = build_metric(config, task), build_reward(config, task), task.target_vocab
+
+    def rewards(hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:
+        return reward(Rollout(rows(hypotheses), rows(references).unsqueeze(1))).tolist()
+
+    def rows(sentences: Sequence[str]) -> Tensor:
+        ids = [torch.tensor(vocab.encode(sentence)) for sentence in sentences]
+        return torch.nn.utils.rnn.pad_sequence(ids, batch_first=True)  # (n, longest); PAD is 0
+
+    words = rows(toy.best_outputs(task.test, rewards))
+    (everything,) = in_order(task.test, len(task.test), task.length)
+    return float(metric.corpus(metric.statistics(words, everything.references)))
 
 
 def machine() -> str:

@@ -1,24 +1,18 @@
 """grid.json to the numbers of a table: tasks x methods, mean and deviation over seeds, gains over XENT (Fig. 5)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from statistics import mean, stdev
 
 from seqmixer import files
 from seqmixer.errors import RunError
 from seqmixer.evaluation import read_scores
+from seqmixer.experiments.methods import BASE, PROPOSED, REFERENCE
+from seqmixer.training import epochs, read_log
+from seqmixer.training.log import Event
 
-LABELS = {
-    "base": "base",
-    "xent": "XENT",
-    "dad": "DAD",
-    "e2e": "E2E",
-    "mixer": "MIXER",
-    "mixer-bleu": "MIXER on BLEU",
-    "reinforce": "REINFORCE",
-}
-NBSP = "\N{NO-BREAK SPACE}"
 METRIC_LABELS = {
     "bleu": "BLEU",
     "bleu_best": "BLEU, best of the references",
@@ -47,55 +41,41 @@ class Result:
     score: float  # of the test split
     valid: float  # the best validation score
     seconds: float
-    folder: Path
+    run: str  # its folder, below the grid's
     signature: str
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A result in grid.json."""
-
-    task: str
-    method: str
-    seed: int
-    score: float
-    valid: float
-    seconds: float
-    run: str
-    signature: str
-
-
-@dataclass(frozen=True)
-class Written:
-    """What is read of grid.json."""
-
-    tasks: list[str]
-    methods: list[str]
-    seeds: list[int]
-    seconds: float
-    workers: int
-    machine: str
-    results: list[Entry]
-    best: dict[str, float | None] | None = None
 
 
 @dataclass(frozen=True)
 class Grid:
-    """A folder of runs: every task with every method and seed, and the base that the methods start from."""
+    """A folder of runs, as its grid.json has them: every task with every method and seed, and with the base."""
 
     tasks: Sequence[str]
     methods: Sequence[str]
     seeds: Sequence[int]
-    best: Mapping[str, float | None]  # by task: the test score of the best grammatical outputs, where it is known
     seconds: float  # of all calls
     workers: int  # runs at a time
     machine: str
-    results: Mapping[tuple[str, str], Sequence[Result]]  # by task and method: one for each seed, in order
-    metrics: Mapping[str, str]  # by task
+    results: Sequence[Result]
+    best: Mapping[str, float | None] | None = None  # by task: the score of the best grammatical outputs, where known
+    folder: Path = Path()
+
+    def of(self, task: str, method: str) -> list[Result]:
+        """One for each seed, in order."""
+        found = [result for result in self.results if (result.task, result.method) == (task, method)]
+        return sorted(found, key=lambda result: result.seed)
+
+    def logs(self, task: str, method: str) -> list[list[Event]]:
+        """The epochs of a method's runs, by seed."""
+        return [epochs(read_log(self.folder / result.run)) for result in self.of(task, method)]
+
+    @cached_property
+    def metrics(self) -> Mapping[str, str]:
+        """By task."""
+        return {result.task: read_metric(self.folder / result.run) for result in self.results}
 
 
 @dataclass(frozen=True)
-class Cell:
+class MethodScores:
     """One method on one task."""
 
     scores: Sequence[float]  # by seed
@@ -119,7 +99,7 @@ class Row:
     task: str
     metric: str
     best: float | None
-    cells: Mapping[str, Cell]  # by method
+    cells: Mapping[str, MethodScores]  # by method
     winner: str | None  # the method with the highest mean, if its gain over XENT is clear
 
 
@@ -128,22 +108,7 @@ def read_grid(folder: Path) -> Grid:
     path = folder / "grid.json"
     if not path.is_file():
         raise RunError(f"{folder}: not a grid folder (no grid.json)")
-    values: Written = files.read_json(path, Written)
-    results = [
-        Result(e.task, e.method, e.seed, e.score, e.valid, e.seconds, folder / e.run, e.signature)
-        for e in values.results
-    ]
-    grid = Grid(
-        values.tasks,
-        values.methods,
-        values.seeds,
-        best=values.best or {},
-        seconds=values.seconds,
-        workers=values.workers,
-        machine=values.machine,
-        results={(r.task, r.method): by_seed(results, r.task, r.method) for r in results},
-        metrics={r.task: read_metric(r.folder) for r in results},
-    )
+    grid: Grid = replace(files.read_json(path, Grid), folder=folder)
     require_complete(grid, path)
     return grid
 
@@ -155,16 +120,13 @@ def read_metric(run: Path) -> str:
     return read_scores(run).metric
 
 
-def by_seed(results: Sequence[Result], task: str, method: str) -> list[Result]:
-    return sorted((r for r in results if (r.task, r.method) == (task, method)), key=lambda r: r.seed)
-
-
 def require_complete(grid: Grid, path: Path) -> None:
-    if not {"xent", "mixer"} <= set(grid.methods):
-        raise RunError(f"{path}: methods are {', '.join(grid.methods)}; a report needs xent and mixer among them")
+    if not {REFERENCE, PROPOSED} <= set(grid.methods):
+        needed = f"a report needs {REFERENCE} and {PROPOSED} among them"
+        raise RunError(f"{path}: methods are {', '.join(grid.methods)}; {needed}")
     for task in grid.tasks:
-        for method in ("base", *grid.methods):
-            seeds = [r.seed for r in grid.results.get((task, method), [])]
+        for method in (BASE, *grid.methods):
+            seeds = [result.seed for result in grid.of(task, method)]
             if seeds != sorted(grid.seeds):
                 wanted = ", ".join(map(str, sorted(grid.seeds)))
                 got = ", ".join(map(str, seeds)) or "none"
@@ -177,24 +139,25 @@ def rows(grid: Grid) -> list[Row]:
 
 
 def row(grid: Grid, task: str) -> Row:
-    scores = {method: [r.score for r in grid.results[task, method]] for method in grid.methods}
-    cells = {method: cell(scores[method], scores["xent"]) for method in grid.methods}
+    scores = {method: [result.score for result in grid.of(task, method)] for method in grid.methods}
+    cells = {method: paired_scores(scores[method], scores[REFERENCE]) for method in grid.methods}
     highest = max(cells, key=lambda method: cells[method].mean)
     winner = highest if cells[highest].clear else None  # XENT itself never is: its gain is 0
-    return Row(task, METRIC_LABELS[grid.metrics[task]], grid.best.get(task), cells, winner)
+    return Row(task, METRIC_LABELS[grid.metrics[task]], (grid.best or {}).get(task), cells, winner)
 
 
-def cell(scores: Sequence[float], xent: Sequence[float]) -> Cell:
+def paired_scores(scores: Sequence[float], reference: Sequence[float]) -> MethodScores:
     """Scores of a method and of XENT with the same seeds, hence from the same bases: gains are paired.
 
-    >>> found = cell([12.0, 12.4], xent=[10.0, 10.0])
+    >>> found = paired_scores([12.0, 12.4], reference=[10.0, 10.0])
     >>> f"{found.mean:.1f} {found.deviation:.2f} {found.ratio:.2f} {found.clear}"
     '12.2 0.28 1.22 True'
     """
-    gains = [score - reference for score, reference in zip(scores, xent, strict=True)]
-    ratios = [score / reference for score, reference in zip(scores, xent, strict=True)] if all(xent) else []
+    pairs = list(zip(scores, reference, strict=True))
+    gains = [score - other for score, other in pairs]
+    ratios = [score / other for score, other in pairs] if all(reference) else []
     several = len(scores) > 1
-    return Cell(
+    return MethodScores(
         scores,
         mean(scores),
         deviation=stdev(scores) if several else None,
@@ -203,25 +166,3 @@ def cell(scores: Sequence[float], xent: Sequence[float]) -> Cell:
         gain=mean(gains),
         gain_deviation=stdev(gains) if several else None,
     )
-
-
-def headline(table: Sequence[Row]) -> str:
-    """What was found, in a sentence."""
-    higher = [row.task for row in table if row.cells["mixer"].gain > 0]
-    return f"MIXER scores higher than XENT on {len(higher)} of {len(table)} tasks."
-
-
-def details(table: Sequence[Row], seeds: int) -> str:
-    """By how much, and how far to trust it."""
-    found = "; ".join(map(finding, table))
-    if seeds == 1:
-        return f"{found}. One seed: how far chance reaches is not known."
-    clear = [row.task for row in table if row.cells["mixer"].clear]
-    where = f"on {', '.join(clear)}" if clear else "on no task"
-    return f"{found}. The difference is larger than its deviation over {seeds} seeds {where}."
-
-
-def finding(row: Row) -> str:
-    mixer, xent = row.cells["mixer"], row.cells["xent"]
-    change = f" ({100 * (mixer.ratio - 1):+.1f}{NBSP}%)".replace("-", "−") if mixer.ratio is not None else ""
-    return f"{row.task}: {row.metric} {mixer.mean:.2f} against {xent.mean:.2f}{change}"

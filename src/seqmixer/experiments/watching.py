@@ -5,12 +5,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from seqmixer.bars import progress_bar, write_line
 from seqmixer.build import run_length
 from seqmixer.experiments.grid import Job, Recipe, Result
-from seqmixer.experiments.summary import LABELS
+from seqmixer.experiments.methods import BASE, LABELS
 from seqmixer.runs import read_dimensions
 from seqmixer.training import epochs, read_log
 
@@ -35,7 +35,7 @@ class Watcher:
         self.bar.update(self.line, completed=self.total - left)
         name = f"{result['task']} seed {result['seed']} {LABELS[result['method']]}"
         line = f"{self.total - left:3}/{self.total}  {name:38} {result['score']:6.2f}  {result['seconds']:6.1f} s"
-        self.bar.console.print(f"{line}{self.prospect([])}", highlight=False, soft_wrap=True)
+        write_line(self.bar, f"{line}{self.prospect([])}")
 
     def look(self, under_way: Collection[Job]) -> None:
         progress = [self.progress(job) for job in under_way]
@@ -81,13 +81,12 @@ def seconds_left(
 
 
 def kinds(recipe: Recipe) -> list[Kind]:
-    return [(recipe.task, name) for name in ("base", *(method.name for method in recipe.methods))]
+    return [(recipe.task, name) for name in (BASE, *(method.name for method in recipe.methods))]
 
 
 @contextmanager
 def watched(recipes: Sequence[Recipe], seeds: int, folder: Path, workers: int) -> Iterator[Watcher]:
     """A bar on standard error that counts runs, and a line for each."""
-    console = Console(stderr=True)
     columns = (BarColumn(20), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    with progress_bar(*columns) as bar:
         yield Watcher(bar, recipes, seeds, folder, workers)

@@ -4,10 +4,8 @@ A model says what is computed, with tensors of any device; here it is decided ho
 rounding. `plain()` switches the second one off, to measure it and to look for mistakes.
 """
 
-from seqmixer.kernels.capture import Programs, run_anew, warming
-from seqmixer.kernels.drawing import draw
-from seqmixer.kernels.overlap import aside
-from seqmixer.kernels.projection import ROOM, linear, linear_log_prob
+from seqmixer.kernels.capture import Programs, aside, run_anew, warming
+from seqmixer.kernels.projection import ROOM, draw, linear, linear_log_prob
 from seqmixer.kernels.recurrence import Attention, recur
 from seqmixer.kernels.switch import fused, in_triton, multiply_in, plain
 

@@ -162,3 +162,26 @@ def where(error: BaseException) -> str:
     while traceback and traceback.tb_next:
         traceback = traceback.tb_next
     return f"{traceback.tb_frame.f_code.co_filename}:{traceback.tb_lineno}" if traceback else "something"
+
+
+def aside(run: Callable[[], Tensor], given: Tensor) -> Callable[[], Tensor]:
+    """`run`, begun now if that can be; the function that is returned gives its result.
+
+    In a program that is being captured for a CUDA device, `run` becomes a branch of its own, beside what comes next on
+    the main one. Anywhere else it is run when its result is asked for.
+
+    Args:
+        given: what `run` reads; the branch begins where this is known.
+    """
+    if not (given.is_cuda and torch.cuda.is_current_stream_capturing()):
+        return run
+    main, side = torch.cuda.current_stream(), torch.cuda.Stream()
+    side.wait_stream(main)
+    with torch.cuda.stream(side):
+        result = run()
+
+    def collect() -> Tensor:
+        main.wait_stream(side)
+        return result
+
+    return collect

@@ -2,7 +2,7 @@
 
 Scores of T steps over a large vocabulary are the largest thing in training: (B, T, V). Here they are made for some
 rows at a time, used, and made again for the backward pass, as their own gradient. On a CPU, where arithmetic is dearer
-than memory, they are kept for it if there is room for all of them.
+than memory, they are kept for it if there is room for all of them. Words are drawn from scores by `draw`.
 """
 
 from typing import Any
@@ -95,3 +95,17 @@ def linear(h: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
         return triton_output.scores(h, weight, bias)
     return torch.nn.functional.linear(h, weight, bias)
+
+
+def draw(logits: Tensor, u: Tensor) -> Tensor:
+    """The word at which the cumulated probabilities pass u.  (B, V), (B,) in [0, 1) -> (B,)
+
+    Cumulated in double precision, so that rare words of a large vocabulary keep their share.
+    """
+    if in_triton(logits):
+        from seqmixer.kernels import triton_drawing
+
+        return triton_drawing.draw(logits, u)
+    cumulated = logits.softmax(-1, dtype=torch.double).cumsum(-1)  # (B, V)
+    level = u.double().unsqueeze(-1) * cumulated[:, -1:]  # (B, 1)
+    return torch.searchsorted(cumulated, level, right=True).squeeze(-1).clamp(max=logits.shape[-1] - 1)

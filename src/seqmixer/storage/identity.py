@@ -95,13 +95,13 @@ def require_inside(folder: Path) -> None:
             mode = path.lstat().st_mode
             if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)):
                 raise RunError(f"{path} is neither a file nor a folder; delete it")
-            if path.is_symlink() and not os.path.exists(path):  # also a link to itself
-                raise RunError(f"{path} is a link to {path.readlink()}, where nothing is; delete it")
-            if path.is_symlink() and not path.resolve().is_relative_to(home):
+            if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(home):
                 raise RunError(
                     f"{path} is a link to {path.readlink()}, outside the run folder; put the file itself there "
                     "(cp -rL copies a folder so), or delete the link"
                 )
+            if path.is_symlink() and not path.exists():  # also one to itself
+                raise RunError(f"{path} is a link to {path.readlink()}, where nothing is; delete it")
 
 
 def require_own_code(path: Path, config: Config, trust: bool) -> None:

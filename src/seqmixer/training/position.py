@@ -36,7 +36,7 @@ class Position:
 
 
 @dataclass
-class Progress:
+class EpochsDone:
     """What is needed of a position to open a run."""
 
     epoch: Count
@@ -47,7 +47,7 @@ def progress_of(state: dict[str, Any] | None, folder: Path) -> tuple[int, int]:
     """The epochs done, and the best of them; 0 where there is no checkpoint yet."""
     if state is None:
         return 0, 0
-    found: Progress = files.checked(state, Progress, f"{folder}: state.json")
+    found: EpochsDone = files.checked(state, EpochsDone, f"{folder}: state.json")
     return found.epoch, found.best_epoch
 
 

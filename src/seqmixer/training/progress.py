@@ -3,11 +3,9 @@
 import time
 from typing import Protocol
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bar
 
-from seqmixer.errors import printable
+from seqmixer.bars import progress_bar, write_line
 from seqmixer.training.log import Event
 from seqmixer.training.means import Means
 
@@ -46,30 +44,24 @@ class Terminal:
     """A bar on standard error while an epoch runs; one line for each that is over."""
 
     def __init__(self) -> None:
-        columns = (
+        self.bar = progress_bar(
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
             TextColumn("{task.fields[running]}"),
             TimeRemainingColumn(),
         )
-        console = Console(stderr=True)
-        self.bar = Bar(*columns, console=console, transient=True, disable=not console.is_terminal)
         self.task = self.bar.add_task("", running="")
         self.stage = ""
         self.looked = 0.0
 
     def note(self, line: str) -> None:
-        self.print(line)
-
-    def print(self, line: str, style: str | None = None) -> None:
-        """A line as it is: a sentence in it may have brackets, or control characters."""
-        self.bar.console.print(printable(line), style=style, highlight=False, soft_wrap=True, markup=False)
+        write_line(self.bar, line)
 
     def epoch(self, epoch: int, epochs: int, stage: str, batch: int, total: int) -> None:
         self.bar.start()
         if stage != self.stage:
-            self.print(stage, "bold")
+            write_line(self.bar, stage, "bold")
             self.stage = stage
         self.bar.reset(self.task, description=f"epoch {epoch}/{epochs}", completed=batch, total=total, running="")
 
@@ -83,9 +75,9 @@ class Terminal:
         valid = "  ".join(f"{name} {value:.2f}" for name, value in event["valid"].items())
         seconds = sum(event["seconds"].values())
         line = f"  epoch {event['epoch']:3}  {brief(event['train'])}  | valid: {valid}{' *' if event['best'] else '  '}"
-        self.print(f"{line}  {seconds:.1f} s")
+        write_line(self.bar, f"{line}  {seconds:.1f} s")
         for symptom in event["symptoms"]:
-            self.print(f"    {symptom}", "yellow")
+            write_line(self.bar, f"    {symptom}", "yellow")
 
     def stop(self) -> None:
         self.bar.stop()

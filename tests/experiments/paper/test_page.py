@@ -8,9 +8,8 @@ import pytest
 from seqmixer.experiments.compare import paired_bootstrap
 from seqmixer.experiments.paper import tables
 from seqmixer.experiments.paper.beams import read_counts
-from seqmixer.experiments.paper.command import page_of, shown, write_down
 from seqmixer.experiments.paper.drawings import drawings
-from seqmixer.experiments.paper.page import all_tables, as_json, details, headline
+from seqmixer.experiments.paper.page import all_tables, as_json, details, headline, page_of, shown, write_down
 from seqmixer.experiments.paper.results import Difference
 from seqmixer.rewards import ROUGE2
 

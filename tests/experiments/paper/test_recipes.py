@@ -6,8 +6,8 @@ import pytest
 
 from seqmixer.config import Config
 from seqmixer.errors import ConfigError, DataError
-from seqmixer.experiments.paper.published import published
 from seqmixer.experiments.paper.recipes import CONFIGS, QUICK, TASKS, chosen, experiments, read_card, recipe_file
+from seqmixer.experiments.paper.results import published
 from seqmixer.schedules import forced_words
 
 PAPER = {  # task: model, hidden, T, reward; Secs. 4.1-4.3

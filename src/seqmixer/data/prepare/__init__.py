@@ -1,14 +1,9 @@
 """Preparing corpora from their official files: what `seqmixer data prepare` and `seqmixer data features` do."""
 
-from seqmixer.data.prepare.cleaning import Limits, clean
 from seqmixer.data.prepare.coco import coco
-from seqmixer.data.prepare.corpus import CaptionCorpus, TextCorpus
-from seqmixer.data.prepare.gigaword import gigaword
+from seqmixer.data.prepare.corpus import CaptionCorpus, Limits, TextCorpus, clean, tokenised
 from seqmixer.data.prepare.images import write_image_features
-from seqmixer.data.prepare.iwslt14 import iwslt14
-from seqmixer.data.prepare.moses import tokenised
-from seqmixer.data.prepare.multi30k import multi30k
-from seqmixer.data.prepare.pairs import pairs
+from seqmixer.data.prepare.text import gigaword, iwslt14, multi30k, pairs
 from seqmixer.data.prepare.writing import require_new, write_captions, write_text
 
 __all__ = [

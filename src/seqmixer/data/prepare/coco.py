@@ -12,9 +12,8 @@ import torch
 
 from seqmixer.data.captions import Captioned, is_quantised, plain, read_features
 from seqmixer.data.files import read_utf8, split_lines
-from seqmixer.data.prepare.corpus import CaptionCorpus
+from seqmixer.data.prepare.corpus import CaptionCorpus, draw
 from seqmixer.data.prepare.reading import find
-from seqmixer.data.prepare.sampling import draw
 from seqmixer.errors import DataError
 from seqmixer.files import parse_json
 

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from seqmixer.bars import watched
 from seqmixer.data.captions import write_features
-from seqmixer.data.prepare.watching import watched
 from seqmixer.data.prepare.writing import replacing
 from seqmixer.errors import DataError, missing_extra
 

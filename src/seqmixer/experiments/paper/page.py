@@ -1,36 +1,94 @@
-"""One experiment written down: a page that needs no other file, Markdown with figures beside it, and JSON."""
+"""`seqmixer paper`: train what is missing, measure it, and write it down as a page, Markdown with figures, and JSON."""
 
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from rich.table import Table
+
 from seqmixer import __version__
-from seqmixer.experiments.figures import DARK, LIGHT, standalone
+from seqmixer.errors import ConfigError
+from seqmixer.experiments.grid import run_grid
+from seqmixer.experiments.methods import BASE, EVERY, LABELS, NEW, OLD, PROPOSED, REFERENCE, RL
 from seqmixer.experiments.paper import tables
-from seqmixer.experiments.paper.beams import ENDS
-from seqmixer.experiments.paper.results import Results
-from seqmixer.experiments.paper.tables import Table
+from seqmixer.experiments.paper.beams import ENDS, judge, standard_metrics
+from seqmixer.experiments.paper.drawings import drawings
+from seqmixer.experiments.paper.recipes import DataSizes, Experiment, read_card
+from seqmixer.experiments.paper.results import Results, read_results
 from seqmixer.experiments.report import (
     Example,
-    duration,
+    ReportTable,
     examples,
-    markdown_header,
-    markdown_row,
+    how,
     number,
-    template,
+    require_extra,
+    write_figures,
+    write_page,
 )
-from seqmixer.experiments.summary import LABELS, METRIC_LABELS
+from seqmixer.experiments.summary import METRIC_LABELS
+from seqmixer.experiments.watching import watched
 
+SCRATCH = ", ".join(LABELS[method.name] for method in EVERY if method.scratch)
+CROSS = ", ".join(LABELS[method.name] for method in EVERY if method.only)
 CAPTIONS = {
-    "gains": "Score relative to XENT, which is the line at 1 (the paper's Fig. 5, right); a dot is one seed.",
-    "beams": "Test score by width of the beam (Fig. 6). The dashed lines are MIXER, greedy and with the widest beam.",
-    "cross": "Score relative to XENT by two metrics (Fig. 8): MIXER was trained on ROUGE-2, MIXER on BLEU on BLEU.",
-    "curves": "Validation score and perplexity; what MIXER is paid and how it writes. Grey: the base, trained with "
-    "XENT, that every method starts from; dashed: REINFORCE from random weights, if it was run. The upright lines are "
-    "MIXER's stages: the first s words are trained with XENT, the rest with REINFORCE.",
+    "gains": f"Score relative to {OLD}, which is the line at 1 (the paper's Fig. 5, right); a dot is one seed.",
+    "beams": f"Test score by width of the beam (Fig. 6). The dashed lines are {NEW}, greedy and with the widest beam.",
+    "cross": f"Score relative to {OLD} by two metrics (Fig. 8): {NEW} was trained on ROUGE-2, {CROSS} on BLEU.",
+    "curves": f"Validation score and perplexity; {NEW}'s rewards and how it writes. Grey: the base, trained with "
+    f"{OLD}, that every method starts from; dashed: {SCRATCH} from random weights, if it was run. The upright lines "
+    f"are {NEW}'s stages: the first s words are trained with {OLD}, the rest with {RL}.",
 }
+
+
+def run_paper(
+    experiments: Sequence[Experiment], seeds: Sequence[int], workers: int, markdown: Path | None, command: str
+) -> list[Results]:
+    """Train, measure and report each experiment in turn. Called again after a stop, it goes on."""
+    require_extra()  # before the hours, not after
+    if markdown and markdown.exists() and not markdown.is_dir():
+        raise ConfigError(f"--markdown {markdown} is a file; name a folder")
+    cards = [read_card(experiment) for experiment in experiments]
+    found = []
+    for experiment, card in zip(experiments, cards, strict=True):
+        found.append(run_one(experiment, card, seeds, workers))
+        write_down(found[-1], markdown, [command])
+    return found
+
+
+def run_one(experiment: Experiment, card: DataSizes, seeds: Sequence[int], workers: int) -> Results:
+    names = standard_metrics(experiment.config.evaluation.metric, card.source_words is None)
+    recipes = [experiment.recipe]
+    with watched(recipes, len(seeds), experiment.folder, workers) as watcher:
+        run_grid(
+            recipes,
+            seeds,
+            experiment.folder,
+            workers,
+            watcher.report,
+            judge=partial(judge, metrics=names),
+            look=watcher.look,
+        )
+    return read_results(experiment, card)
+
+
+def write_down(results: Results, markdown: Path | None, commands: Sequence[str]) -> None:
+    """The page and its files into the experiment's folder; Markdown, JSON and figures also into another."""
+    drawn, folder = drawings(results), results.experiment.folder
+    write_html(results, drawn, commands, page_of(results))
+    for place in (folder, *([markdown] if markdown else [])):
+        write_markdown(results, drawn, commands, place)
+
+
+def page_of(results: Results) -> Path:
+    return results.experiment.folder / "report.html"
+
+
+def shown(results: Results) -> Table:
+    """Fig. 5, left, for the terminal."""
+    return tables.scores(results).terminal(title(results))
 
 
 def title(results: Results) -> str:
@@ -39,32 +97,32 @@ def title(results: Results) -> str:
 
 def headline(results: Results) -> str:
     """What was found, in a sentence."""
-    ours, theirs = results.main.cells["mixer"].ratio, results.published.scores
-    paper = f"in the paper {theirs['mixer'] / theirs['xent']:.2f} times"
+    ours, theirs = results.main.cells[PROPOSED].ratio, results.published.scores
+    paper = f"in the paper {theirs[PROPOSED] / theirs[REFERENCE]:.2f} times"
     if ours is None:
-        return f"XENT scores 0, so that MIXER's gain has no ratio; {paper}."
-    return f"MIXER scores {ours:.2f} times what XENT scores; {paper}."
+        return f"{OLD} scores 0, so that {NEW}'s gain has no ratio; {paper}."
+    return f"{NEW} scores {ours:.2f} times what {OLD} scores; {paper}."
 
 
 def details(results: Results) -> str:
     """By how much, how far to trust it, and against beam search."""
     cells, wide = results.main.cells, max(ENDS)
-    greedy, searched = (test for test in results.tests if test.method == "mixer")
+    greedy, searched = (test for test in results.tests if test.method == PROPOSED)
     largest = f"{max(greedy.p_values):.3f}"
     chance = (
         f"p ≤ {largest} with every seed" if greedy.better else f"not significantly with every seed (p up to {largest})"
     )
-    beam = results.cell("xent", "paper", results.metric, wide).mean
-    order = "above" if cells["mixer"].mean > beam else "below"
+    beam = results.cell(REFERENCE, "paper", results.metric, wide).mean
+    order = "above" if cells[PROPOSED].mean > beam else "below"
     sure = "with every seed" if searched.better else "not significantly with every seed"
     return (
-        f"{METRIC_LABELS[results.metric]} {number(cells['mixer'].mean)} against {number(cells['xent'].mean)}, greedy "
-        f"search, {tables.seeds(results)}; {chance}. MIXER's greedy search is {order} XENT's beam of {wide} "
+        f"{METRIC_LABELS[results.metric]} {number(cells[PROPOSED].mean)} against {number(cells[REFERENCE].mean)}, "
+        f"greedy search, {tables.seeds(results)}; {chance}. {NEW}'s greedy search is {order} {OLD}'s beam of {wide} "
         f"({number(beam)}){', ' + sure if order == 'above' else ''}."
     )
 
 
-def all_tables(results: Results) -> list[Table]:
+def all_tables(results: Results) -> list[ReportTable]:
     """In the order of the page; Fig. 8's only where it was run."""
     first = [tables.scores, tables.measures, tables.significance, tables.beams]
     crossed = [tables.cross] if results.cross else []
@@ -77,37 +135,31 @@ def shown_examples(results: Results) -> list[Example]:
     return examples(results.grid, results.grid.tasks[0])
 
 
-def write_page(results: Results, drawn: dict[str, str], commands: Sequence[str], path: Path) -> Path:
-    from markupsafe import Markup
-
+def write_html(results: Results, drawn: dict[str, str], commands: Sequence[str], path: Path) -> Path:
     shown = {table.title: table for table in all_tables(results)}
-    page = template("paper/page.html").render(
+    return write_page(
+        path,
+        "paper/page.html",
         title=title(results),
         headline=headline(results),
         details=details(results),
         tables=shown,
         order=list(shown),  # of titles: some have the name of the metric in them
-        drawings={name: Markup(drawing) for name, drawing in drawn.items()},
+        drawings=drawn,
         captions=CAPTIONS,
-        cards=shown_examples(results),
-        labels=LABELS,
-        light=LIGHT,
-        dark=DARK,
+        examples={results.experiment.task: shown_examples(results)},
         commands=commands,
         grid=results.grid,
         signatures=list(tables.signatures(results)),
-        version=__version__,
+        versions=f"seqmixer {__version__}",
     )
-    path.write_text(page, encoding="utf-8")
-    return path
 
 
 def write_markdown(results: Results, drawn: dict[str, str], commands: Sequence[str], folder: Path) -> Path:
     """FOLDER/STEM.md with its figures and STEM.json."""
     folder.mkdir(parents=True, exist_ok=True)
     stem = results.experiment.stem
-    for name, drawing in drawn.items():
-        (folder / f"{stem}-{name}.svg").write_text(standalone(drawing), encoding="utf-8")
+    write_figures(drawn, folder, stem)
     (folder / f"{stem}.json").write_text(json.dumps(as_json(results, commands), indent=1), encoding="utf-8")
     path = folder / f"{stem}.md"
     path.write_text("\n".join(markdown(results, drawn, commands)) + "\n", encoding="utf-8")
@@ -120,15 +172,12 @@ def markdown(results: Results, drawn: dict[str, str], commands: Sequence[str]) -
     for name in drawn:
         yield from [f"![{CAPTIONS[name]}]({stem}-{name}.svg)", ""]
     for table in all_tables(results):
-        yield from [f"## {table.title}", "", *markdown_header(table.columns)]
-        yield from (markdown_row(row) for row in table.rows)
+        yield from [f"## {table.title}", "", *table.markdown()]
         yield from ["", table.note, ""] if table.note else [""]
     yield from ["## What they write", "", f"Greedy search, seed {results.grid.seeds[0]}.", ""]
     for example in shown_examples(results):
         yield from ["```", *example_lines(example), "```", ""]
-    yield from ["## How", "", *(f"- {name}: `{signature}`" for name, signature in tables.signatures(results))]
-    spent = duration(results.grid.seconds)
-    yield from [f"- {results.grid.machine}; seqmixer {__version__}; {spent} in all", "", "```", *commands, "```"]
+    yield from how(results.grid, tables.signatures(results), commands)
 
 
 def example_lines(example: Example) -> Iterator[str]:
@@ -157,5 +206,5 @@ def as_json(results: Results, commands: Sequence[str]) -> dict[str, Any]:
         "tests": [asdict(test) for test in results.tests],
         "cross": {row.task: {name: asdict(cell) for name, cell in row.cells.items()} for row in results.cross},
         "published": asdict(results.published),
-        "runs": [results.runs[method, seed] for method in ("base", *results.methods) for seed in results.grid.seeds],
+        "runs": [results.runs[method, seed] for method in (BASE, *results.methods) for seed in results.grid.seeds],
     }

@@ -8,15 +8,14 @@ from seqmixer.config import Config
 from seqmixer.data import Task, coverage
 from seqmixer.errors import ConfigError, DataError, unknown
 from seqmixer.evaluation.scoring import LEAST, kept
-from seqmixer.experiments.grid import METHODS, Method, Recipe, read_once
+from seqmixer.experiments.grid import Recipe, read_once
+from seqmixer.experiments.methods import EVERY, NEW, OLD, PROPOSED, REFERENCE, RL, Method
 from seqmixer.runs import located
 
 CONFIGS = Path(__file__).parents[2] / "configs" / "paper"
 TASKS = ("summarization", "translation", "captioning")
 QUICK = {"summarization": "gigaword-sample", "translation": "multi30k", "captioning": "flickr8k"}
 RECIPES = ("tuned", "literal", "quick")
-REINFORCE = Method("reinforce", ("algorithm.name=reinforce",), scratch=True)  # from random weights (Sec. 4.4)
-CROSS = Method("mixer-bleu", ("algorithm.name=mixer", "reward.name=bleu", "evaluation.metric=bleu"))  # Fig. 8
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,7 @@ class Experiment:
 
 
 @dataclass(frozen=True)
-class Card:
+class DataSizes:
     """The data of an experiment in numbers."""
 
     train: int
@@ -44,7 +43,7 @@ class Card:
     covered: float  # the share of training targets that T holds
 
     @classmethod
-    def of(cls, task: Task) -> "Card":
+    def of(cls, task: Task) -> "DataSizes":
         return cls(
             len(task.train),
             len(task.valid),
@@ -99,7 +98,7 @@ def require_scored(config: Config, path: Path) -> None:
 
 def chosen(names: str | None, config: Config) -> tuple[Method, ...]:
     """The methods with these names, separated by commas. Default: all; MIXER on BLEU where the score is another."""
-    every = (*METHODS, *([CROSS] if config.evaluation.metric == "rouge2" else []), REINFORCE)
+    every = tuple(method for method in EVERY if method.only in (None, config.evaluation.metric))
     if names is None:
         return every
     known = {method.name: method for method in every}
@@ -107,13 +106,13 @@ def chosen(names: str | None, config: Config) -> tuple[Method, ...]:
     for name in wanted:
         if name not in known:
             raise unknown("method", name, known)
-    for name in ("xent", "mixer"):
+    for name in (REFERENCE, PROPOSED):
         if name not in wanted:
-            raise ConfigError(f"--methods {names}: {name} is missing; the tables compare MIXER with XENT")
+            raise ConfigError(f"--methods {names}: {name} is missing; the tables compare {NEW} with {OLD}")
     return tuple(method for method in every if method.name in wanted)
 
 
-def read_card(experiment: Experiment) -> Card:
+def read_card(experiment: Experiment) -> DataSizes:
     """Read the data once before hours are spent on it."""
     config, path = experiment.config, experiment.recipe.path
     task = read_once(located(config).data)
@@ -126,6 +125,6 @@ def read_card(experiment: Experiment) -> Card:
     if config.algorithm.schedule(task.length)[-1] == task.length:
         raise ConfigError(
             f"{path}: no sample would ever be rewarded: T = {task.length}, algorithm.delta = {config.algorithm.delta} "
-            f"and algorithm.mixed_epochs = {config.algorithm.mixed_epochs} leave no stage for REINFORCE; lower delta"
+            f"and algorithm.mixed_epochs = {config.algorithm.mixed_epochs} leave no stage for {RL}; lower delta"
         )
-    return Card.of(task)
+    return DataSizes.of(task)

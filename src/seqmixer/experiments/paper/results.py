@@ -3,16 +3,43 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from statistics import mean
+from typing import Any
 
 from seqmixer import files
 from seqmixer.experiments.compare import paired_bootstrap
 from seqmixer.experiments.grid import Result
+from seqmixer.experiments.methods import EVERY, METHODS, PROPOSED, REFERENCE
 from seqmixer.experiments.paper.beams import ENDS, WIDTHS, main_metric, read_counts, standard_metrics
-from seqmixer.experiments.paper.published import Published, published
-from seqmixer.experiments.paper.recipes import Card, Experiment
-from seqmixer.experiments.summary import METRIC_LABELS, Cell, Grid, Row, cell, read_grid
+from seqmixer.experiments.paper.recipes import DataSizes, Experiment
+from seqmixer.experiments.summary import METRIC_LABELS, Grid, MethodScores, Row, paired_scores, read_grid
 from seqmixer.rewards import BLEU_BEST, METRICS
+
+PUBLISHED = Path(__file__).with_name("published.toml")
+
+
+@dataclass(frozen=True)
+class Published:
+    """What the paper reports of one task."""
+
+    data: str
+    metric: str
+    where: str  # the scores are from
+    scores: Mapping[str, float]  # by method
+    schedule: Mapping[str, Any]  # xent_epochs, mixed_epochs, delta; where
+    cross: Mapping[str, Any]  # by metric, then by method; where. Empty but for summarization
+
+
+def published(task: str) -> Published:
+    """
+    >>> published("translation").scores["mixer"]
+    20.73
+    """
+    entry = files.read_toml(PUBLISHED)[task]
+    return Published(
+        entry["data"], entry["metric"], entry["where"], entry["scores"], entry["schedule"], entry.get("cross", {})
+    )
 
 
 @dataclass(frozen=True)
@@ -37,7 +64,7 @@ class Results:
     """All that came of an experiment."""
 
     experiment: Experiment
-    card: Card
+    card: DataSizes
     grid: Grid
     runs: Mapping[tuple[str, int], Result]  # by method and seed, bases too
     published: Published
@@ -49,7 +76,7 @@ class Results:
     @property
     def compared(self) -> list[str]:
         """The methods of Fig. 5 and Fig. 6."""
-        return [method for method in self.methods if method in ("xent", "dad", "e2e", "mixer")]
+        return [method.name for method in METHODS if method.name in self.methods]
 
     @property
     def images(self) -> bool:
@@ -64,12 +91,12 @@ class Results:
         """By seed."""
         return [self.runs[method, seed] for seed in self.grid.seeds]
 
-    def cell(self, method: str, protocol: str, metric: str, width: int = 1, xent_width: int = 1) -> Cell:
-        scores, xent = (
+    def cell(self, method: str, protocol: str, metric: str, width: int = 1, xent_width: int = 1) -> MethodScores:
+        scores, reference = (
             [float(run["beams"][str(beam)][protocol][metric]) for run in self.of(name)]
-            for name, beam in ((method, width), ("xent", xent_width))
+            for name, beam in ((method, width), (REFERENCE, xent_width))
         )
-        return cell(scores, xent)
+        return paired_scores(scores, reference)
 
     def row(self, name: str, protocol: str, metric: str, width: int = 1) -> Row:
         """A line of a table. Bold is what the bootstrap supports, where it was asked."""
@@ -97,7 +124,7 @@ class Results:
             for width in ENDS
         ]
 
-    def beam_curve(self, method: str, protocol: str = "paper") -> list[Cell]:
+    def beam_curve(self, method: str, protocol: str = "paper") -> list[MethodScores]:
         """Fig. 6: the score by width of the beam; of the standard protocol its first metric."""
         first = standard_metrics(self.experiment.config.evaluation.metric, self.images)[0]
         metric = self.metric if protocol == "paper" else first
@@ -106,9 +133,10 @@ class Results:
     @property
     def cross(self) -> list[Row]:
         """Fig. 8: gains over XENT by both metrics, ours and then the paper's; empty but for summarization."""
-        if "mixer-bleu" not in self.methods:
+        special = [method.name for method in EVERY if method.only]
+        if not set(special) & set(self.methods):
             return []
-        names = [method for method in self.methods if method != "reinforce"]
+        names = [method for method in self.methods if method in (*self.compared, *special)]
         rows = []
         for metric in ("bleu", "rouge2"):
             ours = {method: self.cell(method, "paper", metric) for method in names}
@@ -122,17 +150,17 @@ class Results:
     @cached_property
     def tests(self) -> list[Difference]:
         """Each method against XENT, greedy; and MIXER's greedy search against XENT's widest beam."""
-        others = [method for method in self.methods if method != "xent"]
-        pairs = [(method, 1, 1) for method in others] + [("mixer", 1, max(ENDS))]
+        others = [method for method in self.methods if method != REFERENCE]
+        pairs = [(method, 1, 1) for method in others] + [(PROPOSED, 1, max(ENDS))]
         return [self.test(*pair) for pair in pairs]
 
     def test(self, method: str, width: int, xent_width: int) -> Difference:
         counted = METRICS[self.metric]
         found = []
-        for xent, ours in zip(self.of("xent"), self.of(method), strict=True):
+        for reference, ours in zip(self.of(REFERENCE), self.of(method), strict=True):
             a, b = (
                 read_counts(self.experiment.folder / run["run"], beam, self.metric)
-                for run, beam in ((xent, xent_width), (ours, width))
+                for run, beam in ((reference, xent_width), (ours, width))
             )
             found.append(paired_bootstrap(counted, a, b))
         return Difference(
@@ -149,11 +177,11 @@ class Results:
         return mean(1000 * run["beams"][str(width)]["seconds"] / run["sentences"] for run in self.of(method))
 
 
-def published_cells(scores: Mapping[str, float]) -> dict[str, Cell]:
-    return {method: cell([score], [scores["xent"]]) for method, score in scores.items()}
+def published_cells(scores: Mapping[str, float]) -> dict[str, MethodScores]:
+    return {method: paired_scores([score], [scores[REFERENCE]]) for method, score in scores.items()}
 
 
-def read_results(experiment: Experiment, card: Card) -> Results:
+def read_results(experiment: Experiment, card: DataSizes) -> Results:
     """Read what `run_grid` left in the experiment's folder."""
     grid = read_grid(experiment.folder)
     raw = files.read_json(experiment.folder / "grid.json")["results"]

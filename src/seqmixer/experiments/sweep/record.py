@@ -4,8 +4,9 @@ sweep.json has all of it, sweep.md what a person reads, sweep.svg what mattered,
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
 import tomli_w
 from rich.markup import escape
@@ -15,13 +16,18 @@ from seqmixer import __version__, files
 from seqmixer.config import Config
 from seqmixer.errors import RunError
 from seqmixer.evaluation import read_scores
-from seqmixer.experiments.report import duration, markdown_header, markdown_row, number
-from seqmixer.experiments.sweep.figure import what_mattered
-from seqmixer.experiments.sweep.search import Search, load_study, locked, trial_name
+from seqmixer.experiments.figures import standalone, style, svg
+from seqmixer.experiments.methods import LIGHT, PROPOSED
+from seqmixer.experiments.report import ReportTable, duration, number
+from seqmixer.experiments.sweep.search import Sweep, load_study, locked, trial_name
 from seqmixer.experiments.sweep.space import Choices, Range, Value, changed
 from seqmixer.experiments.sweep.trials import Outcome, outcomes
 
+if TYPE_CHECKING:  # an extra: loaded by the function that draws
+    from matplotlib.axes import Axes
+
 SHOWN = 10  # trials in the table
+PANELS = 3  # settings whose values are drawn
 IMPORTANCE = (
     "Importance (PED-ANOVA) is how far the values of the best trials are from those of all complete ones: it "
     "says what it took to be among the best in this space, not what a setting does elsewhere."
@@ -32,7 +38,7 @@ IMPORTANCE = (
 class Record:
     """A search as it stands."""
 
-    search: Search
+    search: Sweep
     command: str
     trials: Sequence[Outcome]
     importance: dict[str, float]  # by setting, largest first, summing to 1; empty where the trials cannot tell
@@ -47,7 +53,7 @@ class Record:
         return sum(trial.state == state for trial in self.trials)
 
 
-def write_record(search: Search, command: str) -> Record:
+def write_record(search: Sweep, command: str) -> Record:
     """Write down a search as it stands, finished or not; refuse one without a finished trial."""
     with locked(search):
         record = Record(search, command, outcomes(search), importance(search))
@@ -62,7 +68,7 @@ def write_record(search: Search, command: str) -> Record:
     return record
 
 
-def importance(search: Search) -> dict[str, float]:
+def importance(search: Sweep) -> dict[str, float]:
     """PED-ANOVA's importance of each setting to be among the best tenth, or the best five where that is more.
 
     Fewer than four complete trials, or a worst that is as good as the best ones, cannot tell.
@@ -126,7 +132,7 @@ def markdown(record: Record) -> Iterator[str]:
     yield from (f"# A search for {search.config.name}", "")
     yield f"{summary(record)} The best, {trial_name(best.number)}, has {scored(record, best)} on the validation split,"
     yield f"which chose it, and {test.test:.2f} on the test split (`{test.signature}`)."
-    yield from ("", "## Best trials", "", *trial_table(record), "", "## What mattered", "")
+    yield from ("", "## Best trials", "", *trial_table(record).markdown(), "", "## What mattered", "")
     yield from (f"- `{name}`: {share:.2f}" for name, share in record.importance.items())
     yield from (["", IMPORTANCE] if record.importance else ["The trials are too few, or too alike, to tell."])
     yield from ("", "![Importance and scores](sweep.svg)", "", "## Space", "", "```toml")
@@ -138,12 +144,13 @@ def markdown(record: Record) -> Iterator[str]:
     yield from ("", "```", record.command, "```")
 
 
-def trial_table(record: Record) -> Iterator[str]:
+def trial_table(record: Record) -> ReportTable:
     names = list(record.search.space)
-    yield from markdown_header(["trial", *(f"`{name}`" for name in names), "valid", "epochs"])
-    for trial in record.ranked[:SHOWN]:
-        cells = [brief(trial.values[name]) for name in names]
-        yield markdown_row([str(trial.number), *cells, number(trial.score), str(trial.epochs)])
+    lines = [
+        [str(trial.number), *(brief(trial.values[name]) for name in names), number(trial.score), str(trial.epochs)]
+        for trial in record.ranked[:SHOWN]
+    ]
+    return ReportTable("Best trials", ["trial", *(f"`{name}`" for name in names), "valid", "epochs"], lines)
 
 
 def summary(record: Record) -> str:
@@ -152,7 +159,7 @@ def summary(record: Record) -> str:
     return f"{len(record.trials)} trials: {', '.join(part for part in parts if not part.startswith('0 '))}."
 
 
-def how(search: Search) -> str:
+def how(search: Sweep) -> str:
     drawn = {"tpe": "TPE", "random": "values drawn at random", "grid": "every combination"}[search.method]
     pruned = (
         ""
@@ -185,3 +192,45 @@ def table(record: Record) -> Table:
         cells = [escape(brief(trial.values[name])) for name in names]
         shown.add_row(str(trial.number), *cells, number(trial.score), str(trial.epochs), f"{trial.seconds:.1f}")
     return shown
+
+
+def what_mattered(complete: Sequence[Outcome], importance: Mapping[str, float]) -> str:
+    """Left the importances, right a dot for each complete trial; the best is filled."""
+    from matplotlib.figure import Figure
+
+    names = list(importance or complete[0].values)
+    with style():
+        figure = Figure(figsize=(2.6 * (1 + len(names[:PANELS])), 2.8), layout="constrained")
+        bars, *panels = figure.subplots(1, 1 + len(names[:PANELS]), squeeze=False)[0]
+        draw_importance(bars, names, importance)
+        for axes, name in zip(panels, names, strict=False):
+            draw_scores(axes, name, complete)
+        panels[0].set_ylabel("validation score")
+        return standalone(svg(figure, "sweep"))
+
+
+def draw_importance(axes: "Axes", names: Sequence[str], importance: Mapping[str, float]) -> None:
+    places = range(len(names))
+    axes.barh(places, [importance.get(name, 0.0) for name in names], color=LIGHT[PROPOSED])
+    axes.set_yticks(places, names)
+    axes.invert_yaxis()
+    axes.set_xlim(0, 1)
+    axes.set_xlabel("importance" if importance else "importance: unknown")
+    axes.tick_params(axis="y", length=0)
+
+
+def draw_scores(axes: "Axes", name: str, complete: Sequence[Outcome]) -> None:
+    """Numbers along a scale, logarithmic where they span more than a factor of 20; the rest side by side."""
+    values = [trial.values[name] for trial in complete]
+    scores = [trial.score or 0.0 for trial in complete]
+    numbers = [float(value) for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
+    if len(numbers) < len(values):
+        labels = sorted({str(value) for value in values})
+        numbers = [float(labels.index(str(value))) for value in values]
+        axes.set_xticks(range(len(labels)), labels)
+    elif min(numbers) > 0 and max(numbers) > 20 * min(numbers):
+        axes.set_xscale("log")
+    axes.plot(numbers, scores, "o", markersize=4, color=LIGHT["soft"], fillstyle="none")
+    axes.plot(numbers[:1], scores[:1], "o", markersize=6, color=LIGHT[PROPOSED])
+    axes.set_xlabel(name)
+    axes.grid(axis="y")

@@ -40,7 +40,7 @@ STUDY = "sweep"
 
 
 @dataclass(frozen=True)
-class Search:
+class Sweep:
     """What a search looks for, and how."""
 
     folder: Path
@@ -62,7 +62,7 @@ class Claim:
 
 def plan(
     folder: Path, config: Config, space: Space, *, method: str, trials: int | None, seed: int, prune_after: int | None
-) -> Search:
+) -> Sweep:
     """A search that makes sense. `trials` is how many, 20 by default; a grid has as many as it has cells."""
     if method not in METHODS:
         raise unknown("method", method, METHODS)
@@ -71,7 +71,7 @@ def plan(
         if trials is not None:
             raise ConfigError(f"--trials {trials} with --method grid: this grid has {cells} trials, and runs them all")
         trials = cells
-    return Search(folder, config, space, method, 20 if trials is None else trials, seed, prune_after)
+    return Sweep(folder, config, space, method, 20 if trials is None else trials, seed, prune_after)
 
 
 def require_extra() -> None:
@@ -83,7 +83,7 @@ def require_extra() -> None:
     optuna.logging.set_verbosity(optuna.logging.WARNING)  # its lines would come between ours
 
 
-def open_search(search: Search) -> None:
+def open_search(search: Sweep) -> None:
     """Begin a search in its folder, or join the same one there."""
     from optuna import create_study
 
@@ -101,7 +101,7 @@ def open_search(search: Search) -> None:
         raise RunError(f"{search.folder} has {there} trials; ask for as many or more, or choose another --out")
 
 
-def require_same_search(search: Search, sought: dict[str, Any]) -> None:
+def require_same_search(search: Sweep, sought: dict[str, Any]) -> None:
     """A search goes on with what it began with, or is another search."""
     path = search.folder / "search.json"
     now = json.loads(json.dumps(sought))
@@ -120,7 +120,7 @@ def require_same_search(search: Search, sought: dict[str, Any]) -> None:
             )
 
 
-def mend_journal(search: Search) -> None:
+def mend_journal(search: Sweep) -> None:
     """Cut off half a line, which is what a death within a write leaves."""
     path = search.folder / "journal.log"
     with journal_lock(search):
@@ -128,7 +128,7 @@ def mend_journal(search: Search) -> None:
             os.truncate(path, path.read_bytes().rfind(b"\n") + 1)
 
 
-def identity(search: Search) -> dict[str, Any]:
+def identity(search: Sweep) -> dict[str, Any]:
     """What makes it this search. How many trials it has may grow, and where they run may change."""
     may_change = MAY_CHANGE - {"training.epochs"}
     base = {name: value for name, value in flat(search.config.model_dump()) if name not in may_change}
@@ -139,13 +139,13 @@ def identity(search: Search) -> dict[str, Any]:
     return {**how, **space, **base, **data}
 
 
-def locked(search: Search) -> FileLock:
+def locked(search: Sweep) -> FileLock:
     """Whoever holds it hands out trials, alone."""
     return FileLock(search.folder / ".locks" / "search")
 
 
 @contextmanager
-def claim(search: Search) -> Iterator[Claim | None]:
+def claim(search: Sweep) -> Iterator[Claim | None]:
     """The next trial to run: one that a dead process left behind, or a new one. None where there is none."""
     with locked(search):
         found = orphan(search) or fresh(search)
@@ -159,7 +159,7 @@ def claim(search: Search) -> Iterator[Claim | None]:
         lock.release()
 
 
-def orphan(search: Search) -> tuple[Claim, BaseFileLock] | None:
+def orphan(search: Sweep) -> tuple[Claim, BaseFileLock] | None:
     """A trial that runs, though nobody holds its lock."""
     from optuna import Trial
     from optuna.trial import TrialState
@@ -179,7 +179,7 @@ def orphan(search: Search) -> tuple[Claim, BaseFileLock] | None:
     return None
 
 
-def fresh(search: Search) -> tuple[Claim, BaseFileLock] | None:
+def fresh(search: Sweep) -> tuple[Claim, BaseFileLock] | None:
     """A new trial, unless the search has all it wants."""
     from optuna.trial import TrialState
 
@@ -196,7 +196,7 @@ def fresh(search: Search) -> tuple[Claim, BaseFileLock] | None:
     return claimed(search, study.ask()), lock
 
 
-def claimed(search: Search, trial: "Trial") -> Claim:
+def claimed(search: Sweep, trial: "Trial") -> Claim:
     return Claim(trial, {name: suggested(trial, name, found) for name, found in search.space.items()})
 
 
@@ -216,29 +216,29 @@ def trial_name(number: int) -> str:
     return f"trial-{number:04}"
 
 
-def trial_lock(search: Search, number: int) -> BaseFileLock:
+def trial_lock(search: Sweep, number: int) -> BaseFileLock:
     return FileLock(search.folder / ".locks" / f"{number:04}")
 
 
-def storage(search: Search) -> "BaseStorage":
+def storage(search: Sweep) -> "BaseStorage":
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
 
     return JournalStorage(JournalFileBackend(str(search.folder / "journal.log"), cast(Any, journal_lock(search))))
 
 
-def journal_lock(search: Search) -> BaseFileLock:
+def journal_lock(search: Sweep) -> BaseFileLock:
     """Optuna's own outlives a process that is killed, by 30 s."""
     return FileLock(search.folder / ".locks" / "journal")
 
 
-def load_study(search: Search, sampler: "BaseSampler | None" = None) -> "Study":
+def load_study(search: Sweep, sampler: "BaseSampler | None" = None) -> "Study":
     from optuna import load_study as load
 
     return load(storage=storage(search), study_name=STUDY, sampler=sampler, pruner=pruner(search))
 
 
-def sampler(search: Search, number: int) -> "BaseSampler":
+def sampler(search: Sweep, number: int) -> "BaseSampler":
     """What draws the values of one trial: its own seed makes a search that was stopped go on as if it had not been."""
     from optuna.samplers import RandomSampler, TPESampler
 
@@ -246,7 +246,7 @@ def sampler(search: Search, number: int) -> "BaseSampler":
     return TPESampler(seed=seed) if search.method == "tpe" else RandomSampler(seed=seed)
 
 
-def pruner(search: Search) -> "BasePruner":
+def pruner(search: Sweep) -> "BasePruner":
     from optuna.pruners import MedianPruner, NopPruner
 
     return NopPruner() if search.prune_after is None else MedianPruner(n_warmup_steps=search.prune_after)

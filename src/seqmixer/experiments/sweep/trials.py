@@ -12,7 +12,7 @@ from seqmixer.config import Config
 from seqmixer.errors import ConfigError, Diverged, Interrupted, OutOfMemory, within_memory
 from seqmixer.evaluation import read_scores
 from seqmixer.experiments.grid import machine, share_cores, shared_task
-from seqmixer.experiments.sweep.search import Claim, Search, claim, load_study, open_search, trial_name
+from seqmixer.experiments.sweep.search import Claim, Sweep, claim, load_study, open_search, trial_name
 from seqmixer.experiments.sweep.space import Values, changed
 from seqmixer.parallel import workers as processes
 from seqmixer.runs import train
@@ -43,7 +43,7 @@ class Outcome:
 Report = Callable[[Outcome], None]
 
 
-def run_search(search: Search, workers: int, report: Report, objective: Objective | None = None) -> None:
+def run_search(search: Sweep, workers: int, report: Report, objective: Objective | None = None) -> None:
     """Run what is left of a search, some trials at a time. Stopped, the same call goes on."""
     open_search(search)
     try:
@@ -54,7 +54,7 @@ def run_search(search: Search, workers: int, report: Report, objective: Objectiv
         raise Interrupted(message) from None
 
 
-def run_all(search: Search, workers: int, objective: Objective) -> Iterator[Outcome]:
+def run_all(search: Sweep, workers: int, objective: Objective) -> Iterator[Outcome]:
     """The outcomes of this process's trials, as they come."""
     if workers == 1:
         with processes.stop_handler(signal.default_int_handler):
@@ -71,7 +71,7 @@ def run_all(search: Search, workers: int, objective: Objective) -> Iterator[Outc
                     yield outcome
 
 
-def run_next(search: Search, objective: Objective) -> Outcome | None:
+def run_next(search: Sweep, objective: Objective) -> Outcome | None:
     """Claim a trial and run it. -> None when there is none left
 
     A run that diverges, settings that clash and a model too large for the memory are what a search finds out: the trial
@@ -96,7 +96,7 @@ def run_next(search: Search, objective: Objective) -> Outcome | None:
 
 
 @within_memory()
-def score_of(search: Search, claimed: Claim, objective: Objective) -> float:
+def score_of(search: Sweep, claimed: Claim, objective: Objective) -> float:
     values = changed(search.config, claimed.values) | {"name": trial_name(claimed.trial.number)}
     config = Config.parse(values, trial_name(claimed.trial.number))
     reported = load_study(search).get_trials(deepcopy=False)[claimed.trial.number].intermediate_values
@@ -128,17 +128,17 @@ class Watch(Silent):
             raise TrialPruned
 
 
-def over(search: Search) -> int:
+def over(search: Sweep) -> int:
     """How many trials are over, whoever ran them."""
     return sum(trial.state.is_finished() for trial in load_study(search).get_trials(deepcopy=False))
 
 
-def outcomes(search: Search) -> list[Outcome]:
+def outcomes(search: Sweep) -> list[Outcome]:
     """All trials so far, whoever ran them."""
     return [outcome(search, trial) for trial in load_study(search).get_trials(deepcopy=False)]
 
 
-def outcome(search: Search, trial: "FrozenTrial") -> Outcome:
+def outcome(search: Sweep, trial: "FrozenTrial") -> Outcome:
     events = epochs(read_log(search.folder / trial_name(trial.number)))
     state = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}.get(trial.state.name, "running")
     return Outcome(

@@ -1,6 +1,6 @@
 """The progress bar."""
 
-from seqmixer.data.prepare.watching import watched
+from seqmixer.bars import watched
 
 
 def test_a_terminal_sees_a_bar_on_standard_error_that_says_what_is_done(monkeypatch, capsys):
