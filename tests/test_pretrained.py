@@ -16,7 +16,7 @@ import pytest
 import torch
 
 import tiny
-from seqmixer.build import build_reward, build_task
+from seqmixer.build import Metrics, build_task
 from seqmixer.config import Config
 from seqmixer.data import toy
 from seqmixer.decoding import shift
@@ -71,7 +71,7 @@ def config(kind, lines, **settings):
         "algorithm": {"name": "mixer", "xent_epochs": 1, "mixed_epochs": 1, "delta": 12},
         "reward": {"name": "rouge_l"},
         "training": {"batch_size": 8, "threads": 1, **settings.pop("training", {})},
-        "evaluation": {"metric": "rouge_l"},
+        "evaluation": {"metrics": ["rouge_l"]},
     }
     return Config.parse({**values, **settings})
 
@@ -294,7 +294,7 @@ def test_rewards_on_text_see_what_the_tokenizer_puts_together(small, lines, monk
     )
     settings = config("t5", lines, reward={"name": "seen:note"}, data={"prefix": "summarize: "})
     task = build_task(settings.data, vocabs(settings))
-    reward = build_reward(settings, task)
+    reward = Metrics(settings, task).reward
     target = torch.tensor([task.valid.references[0][0]])
 
     reward(Rollout(target, target.unsqueeze(1), meta=task.valid.meta[:1]))
@@ -329,7 +329,10 @@ def test_what_cannot_be_is_said_in_one_line(run, small, lines, monkeypatch):
     assert says("nothing.toml") == (
         "seqmixer: nothing.toml: model.path is missing; with model.name = 'huggingface' it names a folder or a model of the hub\n"
     )
-    assert says("lstm.toml") == "seqmixer: lstm.toml: model.path is for model.name = 'huggingface', not 'lstm'; leave it out\n"
+    assert (
+        says("lstm.toml")
+        == "seqmixer: lstm.toml: model.path is for model.name = 'huggingface', not 'lstm'; leave it out\n"
+    )
     for setting, value in (("lora_rank", 2), ("checkpointing", True), ("dtype", "bfloat16")):
         message = f"config: model.{setting} is for model.name = 'huggingface', not 'lstm'; leave it out"
         with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):

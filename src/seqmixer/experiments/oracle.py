@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from seqmixer.build import build_metric, build_reward, build_task
+from seqmixer.build import Metrics, build_task
 from seqmixer.config import Config
 from seqmixer.data import in_order, toy
 from seqmixer.types import Rollout
@@ -14,7 +14,8 @@ from seqmixer.types import Rollout
 def best_score(config: Config) -> float:
     """The test score of writing, for each source, the sentence with the highest expected reward."""
     task = build_task(config.data)
-    metric, reward, vocab = build_metric(config, task), build_reward(config, task), task.target_vocab
+    metrics, vocab = Metrics(config, task), task.target_vocab
+    metric, reward = metrics.chosen[0], metrics.reward
 
     def rewards(hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:
         return reward(Rollout(rows(hypotheses), rows(references).unsqueeze(1))).tolist()
@@ -25,4 +26,4 @@ def best_score(config: Config) -> float:
 
     words = rows(toy.best_outputs(task.test, rewards))
     (everything,) = in_order(task.test, len(task.test), task.length)
-    return float(metric.corpus(metric.statistics(words, everything.references)))
+    return float(metric.corpus(metric.statistics(everything.rollout(words))))

@@ -125,8 +125,22 @@ def python_code(config: Config) -> str | None:
     >>> python_code(Config.parse({"reward": {"name": "0.5*bleu + 0.5*mine:f"}}))
     'mine:f'
     """
-    named = (config.reward.name, config.evaluation.metric, config.algorithm.name)
+    return first_path(config.reward.name, *config.metrics, config.algorithm.name)
+
+
+def metric_code(config: Config) -> str | None:
+    """The first metric that is the path of Python code."""
+    return first_path(*config.metrics)
+
+
+def first_path(*named: str) -> str | None:
     return next((name for text in named for _, name in parse(text) if is_path(name)), None)
+
+
+def without_code(config: Config) -> Config:
+    """The same config, its metrics without Python code."""
+    metrics = tuple(text for text in config.metrics if not first_path(text)) or ("bleu",)
+    return config.model_copy(update={"evaluation": config.evaluation.model_copy(update={"metrics": metrics})})
 
 
 def checksums(folder: Path, config: Config) -> Iterator[tuple[str, str]]:

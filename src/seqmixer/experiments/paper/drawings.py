@@ -86,7 +86,7 @@ def curves(results: Results) -> str:
 
     offset = max(len(each) for each in logged(results, "base"))
     mixer = logged(results, "mixer")
-    metric = results.experiment.config.evaluation.metric
+    metric = results.experiment.config.metrics[0]
     with style():
         figure = Figure(figsize=(9.6, 5.2), layout="constrained")
         panels = figure.subplots(2, 2, sharex=True, height_ratios=[3, 2])
