@@ -200,7 +200,7 @@ def test_merging_asks_the_device_no_question(style):
     references = torch.ones(4, 3, 5, dtype=torch.long, device="meta")
     result = on_whole_words(sentence_bleu, MERGES[style])(Rollout(words, references))
     assert (result.shape, result.device.type) == ((4,), "meta")
-    rows = metric_on_whole_words(ROUGE2, MERGES[style]).statistics(words, references)
+    rows = metric_on_whole_words(ROUGE2, MERGES[style]).statistics(Rollout(words, references))
     assert (rows.shape, rows.device.type) == ((4, 3), "meta")
 
 
