@@ -24,25 +24,22 @@ from seqmixer.build import (
     run_length,
 )
 from seqmixer.config import TOYS, Config, HuggingFaceSettings
-from seqmixer.data import Split, Task, Vocab, Vocabs, Vocabulary, coverage, in_order
-from seqmixer.errors import ConfigError, RewardError, RunError, unknown
+from seqmixer.data import Split, Task, Vocabulary, coverage, in_order
+from seqmixer.errors import RewardError, RunError, unknown
 from seqmixer.evaluation import SCORES, Evaluation, Scores, TestScore, evaluate
 from seqmixer.kernels import multiply_in
 from seqmixer.parallel import ranks
 from seqmixer.rewards import Metric, parse
+from seqmixer.runs.folder import read_dimensions, saved_vocabs, write_identity
 from seqmixer.schedules import stages
 from seqmixer.storage import checkpoint, pretrained
 from seqmixer.storage.identity import (
-    MANIFEST,
     alone_in,
-    damaged,
-    metric_code,
     read_config,
-    read_task,
+    require_no_code,
     require_same_config,
     require_same_data,
     require_whole,
-    seal,
 )
 from seqmixer.training import Progress, Silent, Training, device, read_log
 from seqmixer.training import epochs as epochs_of
@@ -87,12 +84,8 @@ class Run:
 
     def metrics(self, task: Task, names: Sequence[str] = ()) -> list[Metric]:
         """The metrics of the run, or these. Python code that only its config names is imported if it is trusted."""
-        code = None if names or self.trusted else metric_code(self.config)
-        if code:
-            raise ConfigError(
-                f"{self.folder} names the Python code {code!r} as a metric; if that code is yours, add --trust "
-                "(in Python: load(folder, trust=True)), or choose metrics: --metrics bleu"
-            )
+        if not names and not self.trusted:
+            require_no_code(self.folder, self.config.metrics)
         return Metrics(self.config, task, self.folder).every(names or self.config.metrics)
 
     def counted(self, names: Sequence[str] = ()) -> set[str]:
@@ -238,40 +231,6 @@ def located(config: Config) -> Config:
         "training": config.training.model_copy(update={"start": start and str(Path(start).resolve())}),
     }
     return config.model_copy(update=changes)
-
-
-def read_dimensions(folder: Path) -> Dimensions:
-    try:
-        found: Dimensions = files.checked(read_task(folder).dimensions, Dimensions, str(folder))
-        return found
-    except RunError:
-        raise damaged(folder) from None
-
-
-def saved_vocabs(folder: Path) -> Vocabs | None:
-    """The vocabularies of a run folder; None where there are none yet."""
-    if pretrained.kept(folder):
-        return pretrained.vocabs(read_config(folder), folder)
-    source, target = folder / "source.vocab", folder / "target.vocab"
-    if not target.is_file():
-        return None
-    return Vocab.load(source) if source.is_file() else None, Vocab.load(target)
-
-
-def write_identity(folder: Path, config: Config, task: Task, dimensions: Dimensions) -> None:
-    """Write what the run is. What is sealed never changes: a death here leaves a run that opens."""
-    folder.mkdir(parents=True, exist_ok=True)
-    files.write(folder / "config.toml", config.toml())
-    if (folder / MANIFEST).exists():
-        return
-    text = {name: split.fingerprint for name, split in task.splits.items()}
-    description = {"dimensions": asdict(dimensions), "text": text}
-    files.write(folder / "task.json", json.dumps(description, indent=1))
-    if not config.model.pretrained:  # else the tokenizer has them
-        if task.source_vocab:
-            task.source_vocab.save(folder / "source.vocab")
-        task.target_vocab.save(folder / "target.vocab")
-    seal(folder, config)
 
 
 def start_from(model: SequenceModel, task: Task, folder: Path) -> None:

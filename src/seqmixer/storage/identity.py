@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -128,9 +128,13 @@ def python_code(config: Config) -> str | None:
     return first_path(config.reward.name, *config.metrics, config.algorithm.name)
 
 
-def metric_code(config: Config) -> str | None:
-    """The first metric that is the path of Python code."""
-    return first_path(*config.metrics)
+def require_no_code(folder: Path, metrics: Sequence[str]) -> None:
+    """The metrics of a run folder may be Python code, which only the user's word has imported."""
+    if code := first_path(*metrics):
+        raise ConfigError(
+            f"{folder} names the Python code {code!r} as a metric; if that code is yours, add --trust (in Python: "
+            "load(folder, trust=True)), or choose metrics: --metrics bleu"
+        )
 
 
 def first_path(*named: str) -> str | None:
