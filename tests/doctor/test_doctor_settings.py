@@ -68,7 +68,7 @@ def test_settings_that_go_together_are_left_alone():
             "improve; lower training.min_lr",
         ),
         (
-            ["reward.name=rouge_l"],
+            ["reward.name=rouge_l", 'evaluation.metrics=["bleu"]'],
             "warning",
             "the reward is rouge_l, but bleu picks the best model and is reported: a model learns what it is paid for: in "
             "the paper, one paid in ROUGE-2 lost BLEU; set evaluation.metrics or reward.name = 'bleu' if you can",

@@ -44,8 +44,9 @@ def examine(target: Path, overrides: Sequence[str] = (), out: Path = Path("runs"
         unread = Section("settings", [Finding("problem", str(error))])
         return Diagnosis([examine_environment(None, None), unread])
     config = subject.config
-    imported = subject if subject.trusted else replace(subject, config=without_code(config))
-    data, task = examine_data(imported.config, subject.folder)
+    built_in = without_code(config)
+    imported = subject if subject.trusted else replace(subject, config=built_in)
+    data, task = examine_data(built_in, subject.folder)
     length = task.length if task else None
     sections = [
         examine_environment(config, subject.folder),
@@ -157,7 +158,9 @@ def reward_at_hand(subject: Subject, task: Task) -> tuple[Reward, list[Finding]]
     config = subject.config
     code = python_code(config)
     if code is None or subject.trusted:
-        return Metrics(config, task).reward, []
+        metrics = Metrics(config, task)
+        _ = metrics.chosen  # there, too
+        return metrics.reward, []
     what = f"the reward {code!r} is Python code that a run folder names, and is not imported"
     metric = config.metrics[0]
     why = f"samples are paid and judged here as with reward.name = {metric!r} in its place"
