@@ -80,6 +80,7 @@ SOURCES = ["a b c", "b c", "c d e a", "d", "e a b", "a c", "b d", "c e a"]
 TINY = [
     "--set", "model.hidden=8", "--set", "training.batch_size=4", "--set", "algorithm.xent_epochs=1",
     "--set", "algorithm.mixed_epochs=1", "--set", "algorithm.delta=3", "--set", "algorithm.to_zero=false",
+    "--set", 'evaluation.metrics=["bleu"]',
 ]  # fmt: skip
 
 
