@@ -139,7 +139,7 @@ LATE = r"; fix the function, or raise reward.seconds"
 def test_a_reward_that_misbehaves_is_one_line_and_exit_code_2(train, folder, monkeypatch, settings, message, tried_out):
     """At once, when it is tried out; later, if it misbehaves only then, with what was trained before intact."""
     if not tried_out:
-        monkeypatch.setattr(runs, "try_out", lambda reward, task: None)
+        monkeypatch.setattr(runs.run, "try_out", lambda reward, task: None)
     code, err = train(*settings)
     assert code == 2
     late = (r"runs/mine, epoch 2, batch \d+: ", "; mended, the same command goes on from what was saved")
