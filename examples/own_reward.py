@@ -22,7 +22,7 @@ if __name__ == "__main__":
             "algorithm": {"name": "mixer", "xent_epochs": epochs, "mixed_epochs": 1, "delta": 4},
             "reward": {"name": "own_reward:short_and_right"},
             "training": {"batch_size": 64, "lr": 4e-3, "rl_lr": 1e-3},
-            "evaluation": {"metric": "rouge2"},
+            "evaluation": {"metrics": ["own_reward:short_and_right", "rouge2"]},
         }
     )
     print(train(config).evaluate(beam=5).score)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from seqmixer.algorithms import ALGORITHMS
-from seqmixer.build import Dimensions, build_algorithm, build_metric, build_model, build_reward, build_task
+from seqmixer.build import Dimensions, Metrics, build_algorithm, build_model, build_task
 from seqmixer.config import Config, RecurrentSettings, RewardConfig, TransformerSettings
 from seqmixer.errors import ConfigError
 from seqmixer.models import Blueprint, ImageMemory, TextMemory
@@ -30,7 +30,7 @@ def config(folder, reward="bleu", metric="bleu", unit="words", targets=("the cat
             "algorithm": {"name": "mixer", "xent_epochs": 1, "mixed_epochs": 1, "delta": 8},
             "reward": {"name": reward},
             "training": {"batch_size": 2},
-            "evaluation": {"metric": metric, "unit": unit},
+            "evaluation": {"metrics": [metric], "unit": unit},
         }
     )
 
@@ -53,12 +53,12 @@ def test_a_perfect_output_gets_the_highest_reward(tmp_path, name):
     right = torch.tensor([task.train.references[0][0], task.train.references[1][0]])
     wrong = right.flip(0)
     references = right.unsqueeze(1)
-    reward = build_reward(settings, task)
+    reward = Metrics(settings, task).reward
     best, worst = (reward(Rollout(words, references)) for words in (right, wrong))
     assert (best > 0.99).all()
     assert (worst < best).all() or name == "length"
-    metric = build_metric(settings, task)
-    assert metric.corpus(metric.statistics(right, references)) == pytest.approx(
+    metric = Metrics(settings, task).chosen[0]
+    assert metric.corpus(metric.statistics(Rollout(right, references))) == pytest.approx(
         1000 if name == "cider" else 100, rel=1e-4
     )
 
@@ -69,9 +69,9 @@ def test_a_weighted_sum_is_the_sum_of_its_parts(tmp_path):
     words = torch.tensor([task.train.references[0][0]])
     rollout = Rollout(words, torch.tensor([[[*task.train.references[2][0]]]]))
     parts = [
-        build_reward(config(tmp_path / "data", reward=name), task)(rollout) for name in ("bleu", "rouge_l", "edit")
+        Metrics(config(tmp_path / "data", reward=name), task).reward(rollout) for name in ("bleu", "rouge_l", "edit")
     ]
-    total = build_reward(settings, task)(rollout)
+    total = Metrics(settings, task).reward(rollout)
     torch.testing.assert_close(total, 0.5 * parts[0] + 2 * parts[1] - parts[2])
 
 
@@ -81,10 +81,10 @@ def test_pieces_are_merged_into_words_before_they_are_counted(tmp_path):
     task = build_task(settings.data)
     words, reference = (torch.tensor([task.train.references[i][0]]) for i in (0, 1))
     rollout = Rollout(words, reference.unsqueeze(1))
-    assert build_reward(settings, task)(rollout).item() == 1
-    assert "pieces:merged" in build_metric(settings, task).signature
+    assert Metrics(settings, task).reward(rollout).item() == 1
+    assert "pieces:merged" in Metrics(settings, task).chosen[0].signature
     as_they_are = config(tmp_path / "data", reward="exact", unit="pieces", targets=targets)
-    assert build_reward(as_they_are, task)(rollout).item() == 0
+    assert Metrics(as_they_are, task).reward(rollout).item() == 0
 
 
 def test_the_end_of_a_sentence_counts_where_it_is_asked_for(tmp_path):
@@ -92,9 +92,9 @@ def test_the_end_of_a_sentence_counts_where_it_is_asked_for(tmp_path):
     task = build_task(settings.data)
     (first,) = task.train.references[0]
     rollout = Rollout(torch.tensor([[EOS] + [PAD] * (len(first) - 1)]), torch.tensor([[first]]))
-    assert build_reward(settings, task)(rollout).item() == 0
+    assert Metrics(settings, task).reward(rollout).item() == 0
     asked = settings.model_copy(update={"reward": RewardConfig(name="rouge1", eos=True)})
-    assert build_reward(asked, task)(rollout).item() == pytest.approx(1 / len(first))
+    assert Metrics(asked, task).reward(rollout).item() == pytest.approx(1 / len(first))
 
 
 @pytest.mark.parametrize("name", ["chrf", "chrf++", "cider", "os:getpid"])
@@ -103,26 +103,26 @@ def test_the_end_of_a_sentence_is_refused_to_rewards_that_do_not_count_words(nam
     asked = settings.model_copy(update={"reward": RewardConfig(name=name, eos=True)})
     refused = rf"reward.eos = true is for rewards that count words \(bleu, .*, not for '{re.escape(name)}'"
     with pytest.raises(ConfigError, match=refused):
-        build_reward(asked, build_task(settings.data))
+        _ = Metrics(asked, build_task(settings.data)).reward
 
 
 @pytest.mark.parametrize("name", ["cider", "chrf++"])
 def test_what_counts_words_is_refused_where_they_are_merged(name, tmp_path):
     settings = config(tmp_path / "data", reward=name, targets=("un@@ able cats", "able cats sat"))
     with pytest.raises(ConfigError) as error:
-        build_reward(settings, build_task(settings.data))
+        _ = Metrics(settings, build_task(settings.data)).reward
     assert str(error.value) == (
         f"{name} counts the words of the vocabulary, which are pieces; set evaluation.unit = 'pieces'"
     )
 
 
-def test_an_unknown_metric_names_the_nearest_and_no_python_function(tmp_path):
+def test_an_unknown_metric_names_the_nearest(tmp_path):
     settings = config(tmp_path / "data", metric="roug_l")
     with pytest.raises(ConfigError) as error:
-        build_metric(settings, build_task(settings.data))
+        Metrics(settings, build_task(settings.data)).chosen[0]
     assert str(error.value) == (
-        "unknown evaluation.metric 'roug_l'. Did you mean 'rouge_l'? Known: bleu, bleu_best, bleu_mean, chrf, chrf++, cider, edit, exact, length, "
-        "rouge1, rouge1_f, rouge2, rouge2_f, rouge_l."
+        "unknown evaluation.metrics 'roug_l'. Did you mean 'rouge_l'? Known: bleu, bleu_best, bleu_mean, chrf, chrf++, cider, edit, exact, length, "
+        "module:function, rouge1, rouge1_f, rouge2, rouge2_f, rouge_l."
     )
 
 

@@ -175,7 +175,7 @@ def test_an_algorithm_that_a_run_folder_names_waits_for_trust(run, config, tmp_p
 @pytest.mark.parametrize("metric", ["bleu", "chrf"])
 def test_what_stands_in_for_code_is_what_training_in_that_name_would_pay(run, config, tmp_path, metric):
     (tmp_path / "own.py").write_text("def f(hypothesis, references): return 0.25\n")
-    choose = ["--set", "training.epochs=2", "--set", f"evaluation.metric={metric}"]
+    choose = ["--set", "training.epochs=2", "--set", f'evaluation.metrics=["{metric}"]']
     rewards = []
     for name in ("own:f", metric):
         assert run("train", config, *TINY, *choose, "--set", f"reward.name={name}", "--set", f"name={name[:3]}")[0] == 0

@@ -42,7 +42,7 @@ def test_a_line_for_each_metric(score):
 
 
 def test_several_references_metrics_and_json(score):
-    code, out, _ = score("hyp", "ref", "other", "--metric", "ter", "--metric", "rouge_l", "--tokenize", "13a", "--json")
+    code, out, _ = score("hyp", "ref", "other", "--metrics", "ter,rouge_l", "--tokenize", "13a", "--json")
     expected = standard(HYPOTHESES, list(zip(REFERENCES, OTHERS, strict=True)), ["ter", "rouge_l"], "13a")
     assert code == 0
     assert json.loads(out) == {
@@ -81,7 +81,7 @@ def test_the_paper_protocol_on_packed_files(score):
          "--source hyp needs --protocol paper; the standard protocol scores whole sentences"),
         (["hyp", "ref", "--protocol", "papers"],
          "unknown protocol 'papers'. Did you mean 'paper'? Known: paper, standard."),
-        (["hyp", "none", "--metric", "chrff"],
+        (["hyp", "none", "--metrics", "chrff"],
          "unknown metric of the standard protocol 'chrff'. Did you mean 'chrf'? "
          "Known: bleu, chrf, chrf++, cider, rouge1, rouge1_f, rouge2, rouge2_f, rouge_l, ter."),
         (["hyp", "ref", "--tokenize", "13b"], "unknown tokenize '13b'. Did you mean '13a'? Known: 13a, none."),

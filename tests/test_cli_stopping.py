@@ -31,7 +31,7 @@ lr = 0.01
 rl_lr = 0.002
 threads = 1
 [evaluation]
-metric = "rouge2"
+metrics = ["rouge2"]
 """
 PAPER = ("paper", "summarization", "--recipe", "mine.toml", "--methods", "xent,mixer", "--workers", "2")
 SWEEP = (

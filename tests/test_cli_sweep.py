@@ -31,7 +31,7 @@ batch_size = 4
 lr = 0.01
 threads = 1
 [evaluation]
-metric = "rouge1"
+metrics = ["rouge1"]
 """
 
 
@@ -92,7 +92,7 @@ def test_trials_are_pruned_and_fail_without_stopping_the_search(run, folder):
     for name in ("text.src", "text.tgt"):
         (folder / name).write_text("a b c\n" * 8)
     (folder / "space.toml").write_text('"training.lr" = [0.1, 0.11, 0.12, 0.13, 0.14, 1e-9, 3e37]')
-    options = ["--set", "training.epochs=8", "--set", "evaluation.metric=exact", "--json"]
+    options = ["--set", "training.epochs=8", "--set", 'evaluation.metrics=["exact"]', "--json"]
     code, out, err = run(
         "sweep", "tiny.toml", "--search", "space.toml", "--method", "grid", "--prune-after", 6, *options
     )

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 MANY = settings(max_examples=1000, deadline=None, suppress_health_check=list(HealthCheck))
 
-names = st.sampled_from([*Config.model_fields, "hidden", "task", "lr", "train", "name", "metric", "length", "", "x.y"])
+names = st.sampled_from([*Config.model_fields, "hidden", "task", "lr", "train", "name", "metrics", "length", "", "x.y"])
 plain = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | names
 values = st.recursive(
     plain, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=4), max_leaves=8

@@ -32,7 +32,7 @@ def config(folder, **training):
             "model": {"hidden": 4},
             "algorithm": {"name": "xent"},
             "training": {"epochs": 2, "batch_size": 4, "lr": 0.01, **training},
-            "evaluation": {"metric": "cider"},
+            "evaluation": {"metrics": ["cider"]},
         }
     )
 

@@ -39,7 +39,7 @@ def trained(tmp_path_factory):
     out = tmp_path_factory.mktemp("xent")
     settings = TrainingConfig(batch_size=64, lr=0.006)
     model = headline_model(task)
-    Training(model, Xent(), task, out, epochs=8, settings=settings, metric=ROUGE2).run()
+    Training(model, Xent(), task, out, epochs=8, settings=settings, metrics=[ROUGE2]).run()
     return (
         task,
         {name: weight.clone() for name, weight in model.state_dict().items()},
@@ -60,7 +60,7 @@ def gain(trained, algorithm_for, out):
     model.load_state_dict(weights)
     settings = TrainingConfig(batch_size=64, lr=0.001, baseline_lr=0.01)
     algorithm = algorithm_for(LinearBaseline(model.features))
-    Training(model, algorithm, task, out, epochs=3, settings=settings, metric=ROUGE2).run()
+    Training(model, algorithm, task, out, epochs=3, settings=settings, metrics=[ROUGE2]).run()
     return evaluate(model, task, task.test, ROUGE2).score - before
 
 

@@ -27,7 +27,9 @@ def test_a_t5_learns_a_task_by_xent_and_reinforce_raises_its_score_on_held_out_s
     model = load(Pretrained(str(tmp_path / "model"), pieces.ids))
 
     def trained(algorithm, epochs, settings):
-        Training(model, algorithm, task, tmp_path / str(epochs), epochs=epochs, settings=settings, metric=metric).run()
+        Training(
+            model, algorithm, task, tmp_path / str(epochs), epochs=epochs, settings=settings, metrics=[metric]
+        ).run()
         return evaluate(model, task, task.test, metric).score
 
     first = trained(Xent(), 5, TrainingConfig(batch_size=32, lr=0.003))

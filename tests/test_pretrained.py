@@ -16,7 +16,7 @@ import pytest
 import torch
 
 import tiny
-from seqmixer.build import build_reward, build_task
+from seqmixer.build import Metrics, build_task
 from seqmixer.config import Config
 from seqmixer.data import toy
 from seqmixer.decoding import shift
@@ -71,7 +71,7 @@ def config(kind, lines, **settings):
         "algorithm": {"name": "mixer", "xent_epochs": 1, "mixed_epochs": 1, "delta": 12},
         "reward": {"name": "rouge_l"},
         "training": {"batch_size": 8, "threads": 1, **settings.pop("training", {})},
-        "evaluation": {"metric": "rouge_l"},
+        "evaluation": {"metrics": ["rouge_l"]},
     }
     return Config.parse({**values, **settings})
 
@@ -294,7 +294,7 @@ def test_rewards_on_text_see_what_the_tokenizer_puts_together(small, lines, monk
     )
     settings = config("t5", lines, reward={"name": "seen:note"}, data={"prefix": "summarize: "})
     task = build_task(settings.data, vocabs(settings))
-    reward = build_reward(settings, task)
+    reward = Metrics(settings, task).reward
     target = torch.tensor([task.valid.references[0][0]])
 
     reward(Rollout(target, target.unsqueeze(1), meta=task.valid.meta[:1]))

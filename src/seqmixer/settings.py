@@ -21,6 +21,7 @@ MEANT = {  # in place of pydantic's words, by the kind of its error
 }
 RENAMED = {  # since version 0.1
     "algorithm.whole": "algorithm.to_zero",
+    "evaluation.metric": "evaluation.metrics",
     "model.reading": "model.variant",
     "training.bad_numbers": "training.nonfinite",
     "training.mixed_dropout": "training.rl_dropout",

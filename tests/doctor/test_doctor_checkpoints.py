@@ -24,7 +24,7 @@ def folder(tmp_path):
         "model": {"hidden": 4},
         "algorithm": {"name": "xent"},
         "training": {"epochs": 2, "batch_size": 4, "lr": 0.01},
-        "evaluation": {"metric": "length"},
+        "evaluation": {"metrics": ["length"]},
     }
     return train(Config.parse(values), tmp_path).folder
 

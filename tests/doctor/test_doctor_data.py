@@ -73,10 +73,10 @@ def test_files_that_are_not_aligned_are_a_problem(config, tmp_path):
 
 
 def test_an_unknown_metric_is_a_problem(config, tmp_path):
-    changed = config().model_copy(update={"evaluation": config().evaluation.model_copy(update={"metric": "blue"})})
+    changed = config().model_copy(update={"evaluation": config().evaluation.model_copy(update={"metrics": ("blue",)})})
     ((level, line),) = said(changed, tmp_path)
     assert level == "problem"
-    assert line.startswith("unknown evaluation.metric 'blue'. Did you mean 'bleu'? Known: ")
+    assert line.startswith("unknown evaluation.metrics 'blue'. Did you mean 'bleu'? Known: ")
 
 
 def test_a_length_that_crops_many_targets(config, tmp_path):

@@ -68,13 +68,13 @@ def test_settings_that_go_together_are_left_alone():
             "improve; lower training.min_lr",
         ),
         (
-            ["reward.name=rouge_l"],
+            ["reward.name=rouge_l", 'evaluation.metrics=["bleu"]'],
             "warning",
             "the reward is rouge_l, but bleu picks the best model and is reported: a model learns what it is paid for: in "
-            "the paper, one paid in ROUGE-2 lost BLEU; set evaluation.metric or reward.name = 'bleu' if you can",
+            "the paper, one paid in ROUGE-2 lost BLEU; set evaluation.metrics or reward.name = 'bleu' if you can",
         ),
         (
-            ["reward.name=rouge2", "evaluation.metric=rouge2"],
+            ["reward.name=rouge2", 'evaluation.metrics=["rouge2"]'],
             "warning",
             "the reward rouge2 has no price for length: it is a recall, and more words never cost; use rouge2_f, or add "
             "' + 0.2*length'",
@@ -113,7 +113,7 @@ def test_a_rate_that_is_not_set():
         ["algorithm.name=xent", "reward.name=rouge2"],  # nothing is paid
         ["reward.name=bleu_mean"],
         ["reward.name=0.5*bleu + 0.5*rouge2"],
-        ["reward.name=rouge2 - 0.1*mine:length", "evaluation.metric=rouge2"],
+        ["reward.name=rouge2 - 0.1*mine:length", 'evaluation.metrics=["rouge2"]'],
         ["training.epochs=21"],
     ],
 )

@@ -9,7 +9,7 @@ from rich.console import Console
 from sacrebleu.metrics import BLEU as SacreBLEU
 from sacrebleu.significance import PairedTest
 
-from seqmixer.build import build_metric
+from seqmixer.build import Metrics
 from seqmixer.config import Config
 from seqmixer.data import Vocab
 from seqmixer.errors import RunError
@@ -17,7 +17,7 @@ from seqmixer.experiments import compare as module
 from seqmixer.experiments.compare import as_rows, as_table, compare, p_value, paired_bootstrap, resampled
 from seqmixer.rewards import BLEU, ROUGE2
 from seqmixer.runs import train
-from seqmixer.types import EOS
+from seqmixer.types import EOS, Rollout
 
 WORDS = 12
 
@@ -47,7 +47,7 @@ def test_p_value_is_that_of_sacrebleu_for_the_same_resamples(shares):
     n, samples = 60, 300
     references = corpus(n)
     systems = [damaged(references, share, seed) for seed, share in enumerate(shares, 1)]
-    a, b = (BLEU.statistics(words, references) for words in systems)
+    a, b = (BLEU.statistics(Rollout(words, references)) for words in systems)
 
     metric = SacreBLEU(tokenize="none", smooth_method="none")
     named = [("a", text(systems[0])), ("b", text(systems[1]))]
@@ -63,7 +63,7 @@ def test_p_value_is_that_of_sacrebleu_for_the_same_resamples(shares):
 
 def test_interval_leaves_out_a_fortieth_on_each_side():
     references = corpus(20)
-    a, b = (BLEU.statistics(damaged(references, 0.3, seed), references) for seed in (1, 2))
+    a, b = (BLEU.statistics(Rollout(damaged(references, 0.3, seed), references)) for seed in (1, 2))
     found = paired_bootstrap(BLEU, a, b, samples=80, seed=5)
 
     generator = torch.Generator().manual_seed(5)
@@ -76,7 +76,7 @@ def test_interval_leaves_out_a_fortieth_on_each_side():
 
 def test_a_system_and_itself_differ_by_chance_alone():
     references = corpus(50)
-    rows = ROUGE2.statistics(damaged(references, 0.3, 1), references)
+    rows = ROUGE2.statistics(Rollout(damaged(references, 0.3, 1), references))
     found = paired_bootstrap(ROUGE2, rows, rows)
     assert (found.difference, found.interval, found.p_value) == (0.0, (0.0, 0.0), 1.0)
 
@@ -84,7 +84,7 @@ def test_a_system_and_itself_differ_by_chance_alone():
 @pytest.mark.parametrize("metric", [BLEU, ROUGE2], ids=lambda metric: metric.name)
 def test_a_much_better_system_is_significantly_better(metric):
     references = corpus(200)
-    a, b = (metric.statistics(damaged(references, share, 1), references) for share in (0.4, 0.2))
+    a, b = (metric.statistics(Rollout(damaged(references, share, 1), references)) for share in (0.4, 0.2))
     found = paired_bootstrap(metric, a, b)
     assert found.p_value < 0.01
     assert 0 < found.interval[0] < found.difference < found.interval[1]
@@ -96,7 +96,7 @@ def test_a_much_better_system_is_significantly_better(metric):
 @pytest.mark.parametrize("metric", [BLEU, ROUGE2], ids=lambda metric: metric.name)
 def test_chunks_change_nothing(metric, monkeypatch):
     references = corpus(30)
-    a, b = (metric.statistics(damaged(references, share, 1), references) for share in (0.3, 0.25))
+    a, b = (metric.statistics(Rollout(damaged(references, share, 1), references)) for share in (0.3, 0.25))
     whole = paired_bootstrap(metric, a, b, samples=100)
     monkeypatch.setattr(module, "CHUNK", 7 * a.numel())  # 14 chunks of 7 corpora and one of 2
     chunked = paired_bootstrap(metric, a, b, samples=100)
@@ -110,7 +110,7 @@ def test_chunks_are_small_enough_for_a_large_test_set():
 
 
 def test_bootstrap_leaves_the_global_generator_alone():
-    rows = BLEU.statistics(corpus(5)[:, 0], corpus(5))
+    rows = BLEU.statistics(Rollout(corpus(5)[:, 0], corpus(5)))
     before = torch.get_rng_state()
     paired_bootstrap(BLEU, rows, rows, samples=10)
     assert torch.equal(torch.get_rng_state(), before)
@@ -220,8 +220,8 @@ def test_one_run_is_no_comparison(runs):
 
 
 def test_runs_with_different_metrics_are_refused(runs):
-    other = changed(runs[1], "evaluation", metric="rouge2")
-    refused(runs[0], other, "one is scored by bleu, the other by rouge2 (evaluation.metric)")
+    other = changed(runs[1], "evaluation", metrics=("rouge2",))
+    refused(runs[0], other, "one is scored by bleu, the other by rouge2 (evaluation.metrics); choose with --metrics")
 
 
 def test_runs_with_references_cropped_differently_are_refused(runs):
@@ -242,9 +242,9 @@ def test_runs_with_other_settings_but_the_same_references_are_compared(runs):
 
 def test_runs_whose_scores_are_made_in_different_ways_are_refused(runs):
     """CIDEr-D weighs words by how rare they are in the training data."""
-    first, other = (changed(run, "evaluation", metric="cider") for run in runs)
+    first, other = (changed(run, "evaluation", metrics=("cider",)) for run in runs)
     fewer = changed(other, "data", limit=5)
-    ways = [build_metric(run.config, run.task()).signature for run in (first, fewer)]
+    ways = [Metrics(run.config, run.task()).chosen[0].signature for run in (first, fewer)]
     assert ways[0] != ways[1]
     refused(first, fewer, f"their scores are made in different ways, {ways[0]} and {ways[1]}")
 
@@ -252,5 +252,5 @@ def test_runs_whose_scores_are_made_in_different_ways_are_refused(runs):
 @pytest.mark.parametrize("metric", ["rouge1", "rouge1_f", "rouge2", "rouge2_f", "rouge_l"])
 def test_vocabularies_must_agree_where_unknown_words_are_left_out(runs, metric):
     smaller = replace(runs[1], target_vocab=Vocab(runs[1].target_vocab.words[:-1]))
-    first, other = (changed(run, "evaluation", metric=metric) for run in (runs[0], smaller))
+    first, other = (changed(run, "evaluation", metrics=(metric,)) for run in (runs[0], smaller))
     refused(first, other, f"{metric} leaves out unknown words, and their target vocabularies differ")

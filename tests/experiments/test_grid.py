@@ -48,7 +48,7 @@ batch_size = 64
 lr = 0.01
 rl_lr = 0.002
 [evaluation]
-metric = "rouge2"
+metrics = ["rouge2"]
 """
 
 
@@ -116,7 +116,7 @@ def test_the_recipes_of_the_demo_are_the_papers_models_on_the_built_in_tasks():
         ("toy-summarization", "elman", "rouge2"),
         ("toy-captioning", "lstm", "bleu"),
     ]
-    assert all(config.reward.name == config.evaluation.metric for config in configs)
+    assert all((config.reward.name,) == config.metrics for config in configs)
 
 
 def test_the_best_score_is_above_that_of_greedy_search_on_the_true_distribution(recipe):

@@ -82,7 +82,7 @@ def test_settings_that_only_clash_with_another_are_left_to_the_trials(read):
         ('"training.lr" = {low = 0.0, high = 0.2}', "space.toml: training.lr = 0.0: Input should be greater than 0"),
         ('"model.hidden" = {low = 8.0, high = 16.0}', "space.toml: model.hidden = 8.000000000000002: Input should be a valid integer"),
         ('name = ["a", "b"]', "space.toml: name cannot be searched: every trial has its own"),
-        ('"evaluation.metric" = ["bleu", "chrf"]', "space.toml: evaluation.metric cannot be searched: the scores of its trials would not compare"),
+        ('"evaluation.metrics" = ["bleu", "chrf"]', "space.toml: evaluation.metrics cannot be searched: the scores of its trials would not compare"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_a_space_is_said_in_one_line(read, text, message):

@@ -85,7 +85,7 @@ def cases():
 
 def losses(settings, folder):
     """The loss of every update of a run. Of everything here, only this function knows the parts of seqmixer."""
-    from seqmixer.build import Dimensions, build_algorithm, build_model, build_reward, build_task
+    from seqmixer.build import Dimensions, Metrics, build_algorithm, build_model, build_task
     from seqmixer.config import Config
     from seqmixer.storage import pretrained
     from seqmixer.training import Training
@@ -94,7 +94,7 @@ def losses(settings, folder):
     task = build_task(config.data, pretrained.vocabs(config) if config.model.pretrained else None)
     torch.manual_seed(config.seed)
     model = build_model(config.model, Dimensions.of(task))
-    algorithm = build_algorithm(config.algorithm, build_reward(config, task), model.features, task.length)
+    algorithm = build_algorithm(config.algorithm, Metrics(config, task).reward, model.features, task.length)
     found = []
     loss = algorithm.loss
 

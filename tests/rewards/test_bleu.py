@@ -73,7 +73,7 @@ def test_corpus_bleu_is_sacrebleu(count, longest):
         references = [sentences(draw, 20, 12, smallest=4) for _ in range(count)]  # R streams of 20
         words = torch.tensor([row(h, 16) for h in hypotheses])
         others = torch.tensor([[row(r, 16) for r in several] for several in zip(*references, strict=True)])
-        score = BLEU.corpus(BLEU.statistics(words, others))
+        score = BLEU.corpus(BLEU.statistics(Rollout(words, others)))
         assert score.dtype == torch.float32
         assert score.item() == pytest.approx(sacre(hypotheses, references), abs=1e-4)
 
@@ -93,7 +93,7 @@ def test_corpus_bleu_is_sacrebleu(count, longest):
 def test_corpus_bleu_is_sacrebleu_on_short_corpora(hypotheses, references):
     words = torch.tensor([row(h, 8) for h in hypotheses])
     others = torch.tensor([[row(r, 8)] for r in references])
-    score = BLEU.corpus(BLEU.statistics(words, others)).item()
+    score = BLEU.corpus(BLEU.statistics(Rollout(words, others))).item()
     assert score == pytest.approx(sacre(hypotheses, [references]), abs=1e-4)
 
 
@@ -130,7 +130,7 @@ def test_a_row_says_what_was_counted():
     assert bleu.statistics(words, references, start=2).tolist() == [[1, 1, 1, 0, 2, 2, 2, 1, 4, 5]]
 
 
-@pytest.mark.parametrize("reward", [sentence_bleu, best_sentence_bleu, rouge2_recall, with_end(sentence_bleu)])
+@pytest.mark.parametrize("reward", [sentence_bleu, best_sentence_bleu, rouge2_recall, with_end(BLEU).reward])
 @pytest.mark.parametrize("start", [0, 3])
 def test_rewards_ask_the_device_no_question(reward, start):
     """The meta device holds no values: an `.item()`, or a tensor made elsewhere, raises there."""
@@ -152,7 +152,9 @@ def test_best_bleu_is_the_highest_over_the_references_of_each_sentence(start):
         best.append(max(released(words[i].tolist(), reference.tolist(), start) for reference in there))
     assert best_sentence_bleu(Rollout(words, references, start)).tolist() == pytest.approx(best)
     if start == 0:
-        assert float(BLEU_BEST.corpus(BLEU_BEST.statistics(words, references))) == pytest.approx(100 * sum(best) / 6)
+        assert float(BLEU_BEST.corpus(BLEU_BEST.statistics(Rollout(words, references)))) == pytest.approx(
+            100 * sum(best) / 6
+        )
 
 
 @pytest.mark.parametrize("start", [0, 3])
@@ -162,11 +164,11 @@ def test_with_its_end_a_sentence_has_one_word_more_and_is_paid_for_it(start):
     references = [*sentences(draw, 48, 10), [5] * 9, [4, 5]]
     words = torch.tensor([row(h, 9) for h in hypotheses])
     others = torch.tensor([[row(r, 11)] for r in references])
-    rewards = with_end(sentence_bleu)(Rollout(words, others, start))
+    rewards = with_end(BLEU).reward(Rollout(words, others, start))
     ended = [[*h, "end"] if len(h) < 9 else h for h in hypotheses]
     expected = [released(h, [*r, "end"], start) for h, r in zip(ended, references, strict=True)]
     torch.testing.assert_close(rewards, torch.tensor(expected))
-    torch.testing.assert_close(with_end(best_sentence_bleu)(Rollout(words, others, start)), torch.tensor(expected))
+    torch.testing.assert_close(with_end(BLEU_BEST).reward(Rollout(words, others, start)), torch.tensor(expected))
 
 
 def test_the_signature_says_how_the_score_is_made():
@@ -236,13 +238,13 @@ def test_smoothed_bleu_is_sacrebleu_for_sentences_and_for_their_corpus(name, eff
 @given(rows=ROWS)
 def test_mean_bleu_is_sacrebleu_s_sentence_bleu_of_text(rows):
     sacre = SacreBLEU(tokenize="none", effective_order=True)
-    counts = BLEU_MEAN.statistics(*tensors(rows))
+    counts = BLEU_MEAN.statistics(Rollout(*tensors(rows)))
     expected = [sacre.sentence_score(*pair).score for pair in as_texts(rows)]
     assert BLEU_MEAN.corpus(counts.unsqueeze(1)).tolist() == close(expected)
     assert BLEU_MEAN.corpus(counts).item() == close(sum(expected) / len(expected))
     same_unk = [sacre.sentence_score(as_text(h, "unk"), [as_text(r, "unk") for r in several]) for h, several in rows]
     metric = unk_as_word(BLEU_MEAN)
-    counts = metric.statistics(*tensors(rows))
+    counts = metric.statistics(Rollout(*tensors(rows)))
     assert metric.corpus(counts.unsqueeze(1)).tolist() == close([score.score for score in same_unk])
 
 

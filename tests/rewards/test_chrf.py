@@ -135,7 +135,7 @@ def test_of_references_that_score_alike_the_first_counts():
 
 def test_the_reward_is_the_score_of_the_sentence_whatever_was_given():
     words, references = tensors([[13, 4], [5, 6]], [[[13, 5]], [[6, 6]]])
-    rows = chrf.chrf_metric(TABLE).statistics(words, references)
+    rows = chrf.chrf_metric(TABLE).statistics(Rollout(words, references))
     expected = torch.stack([chrf.corpus(row.unsqueeze(0)) for row in rows]) / 100
     torch.testing.assert_close(chrf.sentence_chrf(TABLE)(Rollout(words, references, start=1)), expected)
     assert (expected > 0).all()
@@ -151,9 +151,9 @@ def test_samples_of_rows_score_at_once():
 def test_unk_can_be_a_word_like_any_other():
     metric = chrf.chrf_metric(TABLE)
     words, references = tensors([[UNK, 4]], [[[UNK, 4]]])
-    assert metric.corpus(metric.statistics(words, references)) < 70
+    assert metric.corpus(metric.statistics(Rollout(words, references))) < 70
     same = unk_as_word(metric)
-    assert same.corpus(same.statistics(words, references)).item() == 100
+    assert same.corpus(same.statistics(Rollout(words, references))).item() == 100
 
 
 def test_words_are_spelt_without_gaps():

@@ -93,7 +93,7 @@ def test_a_corpus_is_scored_by_its_own_references_as_papers_do(seed):
         scorer += (" ".join(map(str, h)), [" ".join(map(str, r)) for r in several])
     mean, _ = scorer.compute_score()
     metric = cider_metric(DocumentFrequencies.build(ended(references)))
-    rows = metric.statistics(*tensors(hypotheses, references, width=22))
+    rows = metric.statistics(Rollout(*tensors(hypotheses, references, width=22)))
     assert metric.corpus(rows).item() == pytest.approx(100 * mean, rel=1e-5)
     samples = torch.randint(200, (3, 200))
     torch.testing.assert_close(metric.corpus(rows[samples]), torch.stack([metric.corpus(rows[s]) for s in samples]))
@@ -155,9 +155,9 @@ def test_unk_can_be_a_word_like_any_other():
     )  # 11 is the last of the vocabulary
     words, references = tensors([[4, UNK, UNK, 4]], [[[4, UNK, UNK, 4]]])
     same, same_references = tensors([[4, 99, 99, 4]], [[[4, 99, 99, 4]]])
-    assert metric.statistics(words, references).item() < 5
+    assert metric.statistics(Rollout(words, references)).item() < 5
     torch.testing.assert_close(
-        unk_as_word(metric).statistics(words, references), metric.statistics(same, same_references)
+        unk_as_word(metric).statistics(Rollout(words, references)), metric.statistics(Rollout(same, same_references))
     )
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from sacrebleu.metrics import TER
 
 from seqmixer.rewards import EDIT, EXACT, LENGTH, edit, unk_as_word
-from seqmixer.types import EOS, PAD, UNK
+from seqmixer.types import EOS, PAD, UNK, Rollout
 
 SENTENCE = st.lists(st.integers(UNK, 6), max_size=9)
 ROWS = st.lists(st.tuples(SENTENCE, st.lists(SENTENCE, min_size=1, max_size=3)), min_size=1, max_size=8)
@@ -56,7 +56,7 @@ def test_distance_is_levenshtein_s_and_the_most_similar_reference_counts(rows):
     for own, (h, several) in zip(apart, rows, strict=True):
         assert own[: len(several)].tolist() == [levenshtein(h, r) for r in several]
         best.append(max(similarity(h, r) for r in several))
-    counts = EDIT.statistics(words, references)
+    counts = EDIT.statistics(Rollout(words, references))
     torch.testing.assert_close(edit.similarity(counts), torch.tensor(best))
     assert EDIT.corpus(counts).item() == pytest.approx(100 * sum(best) / len(best), abs=1e-4)
 
@@ -66,23 +66,29 @@ def test_distance_is_levenshtein_s_and_the_most_similar_reference_counts(rows):
 def test_exact_is_being_among_the_references(rows):
     words, references = tensors(rows)
     known = [h in several and UNK not in h for h, several in rows]
-    assert EXACT.statistics(words, references).squeeze(1).tolist() == known
-    assert EXACT.corpus(EXACT.statistics(words, references)).item() == pytest.approx(100 * sum(known) / len(known))
+    assert EXACT.statistics(Rollout(words, references)).squeeze(1).tolist() == known
+    assert EXACT.corpus(EXACT.statistics(Rollout(words, references))).item() == pytest.approx(
+        100 * sum(known) / len(known)
+    )
     metric = unk_as_word(EXACT)
-    assert metric.statistics(words, references).squeeze(1).tolist() == [h in several for h, several in rows]
+    assert metric.statistics(Rollout(words, references)).squeeze(1).tolist() == [h in several for h, several in rows]
 
 
 @pytest.mark.parametrize(("longer", "shorter"), [(6, 4), (4, 6)])
 def test_exact_sentences_may_be_padded_to_different_lengths(longer, shorter):
     words = torch.tensor([padded([4, 5, 6], longer), padded([4, 5, 6], longer), padded([], longer)])
     references = torch.tensor([[padded([4, 5, 6], shorter)], [padded([4, 5], shorter)], [[PAD] * shorter]])
-    assert EXACT.statistics(words, references).tolist() == [[1], [0], [0]]  # a missing reference is not an empty one
+    assert EXACT.statistics(Rollout(words, references)).tolist() == [
+        [1],
+        [0],
+        [0],
+    ]  # a missing reference is not an empty one
 
 
 @settings(deadline=None, max_examples=200)
 @given(rows=ROWS)
 def test_the_length_ratio_is_that_of_the_nearest_reference(rows):
-    counts = LENGTH.statistics(*tensors(rows))
+    counts = LENGTH.statistics(Rollout(*tensors(rows)))
     best = [max(ratio(h, r) for r in several) for h, several in rows]
     torch.testing.assert_close(LENGTH.corpus(counts.unsqueeze(1)), 100 * torch.tensor(best))
     assert LENGTH.corpus(counts).item() == pytest.approx(100 * sum(best) / len(best), abs=1e-4)
@@ -106,7 +112,7 @@ def test_word_error_rate_is_sacrebleu_s_ter_where_no_shift_helps():
     draw = random.Random(0)
     for _ in range(30):
         rows = [pair_without_use_for_a_shift(draw) for _ in range(20)]
-        counts = EDIT.statistics(*tensors(rows, 14))
+        counts = EDIT.statistics(Rollout(*tensors(rows, 14)))
         streams = [[as_text(several[0]) for _, several in rows]]
         expected = TER().corpus_score([as_text(h) for h, _ in rows], streams).score
         assert edit.word_error_rate(counts).item() == pytest.approx(expected, abs=1e-4)
@@ -114,20 +120,20 @@ def test_word_error_rate_is_sacrebleu_s_ter_where_no_shift_helps():
 
 def test_word_error_rate_has_no_shifts():
     rows = [([5, 6, 4], [[4, 5, 6]])]
-    assert edit.word_error_rate(EDIT.statistics(*tensors(rows))).item() == pytest.approx(200 / 3)
+    assert edit.word_error_rate(EDIT.statistics(Rollout(*tensors(rows)))).item() == pytest.approx(200 / 3)
     assert TER().sentence_score("w5 w6 w4", ["w4 w5 w6"]).score == pytest.approx(100 / 3)
 
 
 @pytest.mark.parametrize(("hypothesis", "expected"), [([], 0), ([4, 5], 100)])
 def test_word_error_rate_of_empty_references_is_sacrebleu_s(hypothesis, expected):
-    counts = EDIT.statistics(*tensors([(hypothesis, [[]])]))
+    counts = EDIT.statistics(Rollout(*tensors([(hypothesis, [[]])])))
     assert edit.word_error_rate(counts).item() == expected
     assert TER().corpus_score([as_text(hypothesis)], [[""]]).score == expected
 
 
 def test_rows_of_many_samples_score_at_once():
     draw = random.Random(1)
-    rows = EDIT.statistics(*tensors([pair_without_use_for_a_shift(draw) for _ in range(30)], 14))
+    rows = EDIT.statistics(Rollout(*tensors([pair_without_use_for_a_shift(draw) for _ in range(30)], 14)))
     samples = torch.randint(30, (5, 30))
     for corpus in (edit.corpus, edit.word_error_rate):
         torch.testing.assert_close(corpus(rows[samples]), torch.stack([corpus(rows[s]) for s in samples]))
@@ -139,9 +145,9 @@ def test_nothing_after_the_end_counts(metric, end):
     clean, dirty = torch.tensor([[4, 5, end, PAD, PAD]]), torch.tensor([[4, 5, end, 7, 8]])
     other = torch.tensor([[4, 5, 7, 8, EOS]])
     for pair in [(clean, other), (other, clean), (clean, clean)]:
-        wanted = metric.statistics(pair[0], pair[1].unsqueeze(1))
+        wanted = metric.statistics(Rollout(pair[0], pair[1].unsqueeze(1)))
         written = [dirty if words is clean else words for words in pair]
-        assert metric.statistics(written[0], written[1].unsqueeze(1)).tolist() == wanted.tolist()
+        assert metric.statistics(Rollout(written[0], written[1].unsqueeze(1))).tolist() == wanted.tolist()
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,8 @@ def test_a_reward_is_the_score_of_a_corpus_of_one(metric):
     assert rewards.shape == (30,)
     assert rewards.dtype == torch.float32
     alone = [
-        metric.corpus(metric.statistics(these.words[i : i + 1], these.references[i : i + 1])) / 100 for i in range(30)
+        metric.corpus(metric.statistics(Rollout(these.words[i : i + 1], these.references[i : i + 1]))) / 100
+        for i in range(30)
     ]
     torch.testing.assert_close(rewards, torch.stack(alone))
     assert rewards[-2:].tolist() == pytest.approx([1, 1])
@@ -57,7 +58,7 @@ def test_a_reward_is_the_score_of_a_corpus_of_one(metric):
 @pytest.mark.parametrize("metric", COUNTED[1:], ids=lambda metric: metric.name)
 def test_a_corpus_is_the_mean_of_its_sentences_for_all_but_bleu(metric):
     these = rollout()
-    score = metric.corpus(metric.statistics(these.words, these.references))
+    score = metric.corpus(metric.statistics(Rollout(these.words, these.references)))
     torch.testing.assert_close(score, 100 * as_reward(metric)(these).mean())
 
 
@@ -71,7 +72,7 @@ def test_given_words_are_scored_like_others():
 @every_metric
 def test_samples_of_rows_score_at_once(metric):
     these = rollout()
-    rows = metric.statistics(these.words, these.references)
+    rows = metric.statistics(Rollout(these.words, these.references))
     samples = torch.randint(30, (5, 30))
     torch.testing.assert_close(metric.corpus(rows[samples]), torch.stack([metric.corpus(rows[s]) for s in samples]))
 

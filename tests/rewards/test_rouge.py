@@ -60,7 +60,7 @@ def test_corpus_score_is_the_mean_of_the_sentences():
     words = torch.tensor([row(h, 9) for h in sentences(draw, 40, 9)])
     references = [sentences(draw, 40, 11) for _ in range(2)]
     others = torch.tensor([[row(r, 12) for r in several] for several in zip(*references, strict=True)])
-    rows = ROUGE2.statistics(words, others)
+    rows = ROUGE2.statistics(Rollout(words, others))
     assert rows.shape == (40, 3)
     assert ROUGE2.corpus(rows) > 0
     torch.testing.assert_close(ROUGE2.corpus(rows), 100 * rouge2_recall(Rollout(words, others)).mean())
@@ -122,7 +122,7 @@ def test_precision_recall_and_f1_are_rouge_score_s(n, rows):
 def test_f1_of_several_references_is_rouge_score_s(metric, name, rows):
     scorer = RougeScorer([name], use_stemmer=False)
     metric = unk_as_word(metric)
-    scores = metric.corpus(metric.statistics(*tensors(rows)).unsqueeze(1))  # each a corpus of one
+    scores = metric.corpus(metric.statistics(Rollout(*tensors(rows))).unsqueeze(1))  # each a corpus of one
     expected = [scorer.score_multi([as_text(r) for r in several], as_text(h))[name].fmeasure for h, several in rows]
     torch.testing.assert_close(scores, 100 * torch.tensor(expected, dtype=torch.float32), rtol=1e-6, atol=1e-4)
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from seqmixer.algorithms import LinearBaseline, Mixer, Reinforce
-from seqmixer.build import build_reward
+from seqmixer.build import Metrics
 from seqmixer.build.rewards import NAMES
 from seqmixer.config import Config
 from seqmixer.data import batches, text_task
@@ -84,7 +84,7 @@ def test_functions_in_this_process_are_called_when_collected_but_see_the_words_o
 
 def built(name, word="b", **more):
     pairs = (["a b", "b a c"], [[f"{word} a"], ["c a b"]])
-    return build_reward(Config.parse({"reward": {"name": name, **more}}), text_task("copy", *[pairs] * 3, length=4))
+    return Metrics(Config.parse({"reward": {"name": name, **more}}), text_task("copy", *[pairs] * 3, length=4)).reward
 
 
 @pytest.mark.parametrize("name", [*NAMES, "0.5*bleu + 2*chrf"])

@@ -75,7 +75,7 @@ def test_bleu_of_pieces_is_sacrebleu_of_the_text(style, count):
             [[draw.randint(4, 13) for _ in range(draw.randint(4, 15))] for _ in range(count)] for _ in range(20)
         ]
         hypotheses = [[i if draw.random() < 0.9 else draw.randint(4, 13) for i in several[0]] for several in references]
-        score = metric.corpus(metric.statistics(*tensors(hypotheses, references, width=16))).item()
+        score = metric.corpus(metric.statistics(Rollout(*tensors(hypotheses, references, width=16)))).item()
         streams = [[text(several[i], style) for several in references] for i in range(count)]
         joined = [text(h, style) for h in hypotheses]
         expected = corpus_bleu(joined, streams, smooth_method="none", tokenize="none", force=True).score
@@ -92,8 +92,8 @@ def test_a_word_in_other_pieces_is_the_same_word():
 
     words, references = tensors([encode("it is un@@ believ@@ able that")], [[encode("it is unbe@@ lie@@ vable that")]])
     metric = metric_on_whole_words(BLEU, merges)
-    assert metric.corpus(metric.statistics(words, references)).item() == pytest.approx(100)
-    assert BLEU.corpus(BLEU.statistics(words, references)).item() == 0
+    assert metric.corpus(metric.statistics(Rollout(words, references))).item() == pytest.approx(100)
+    assert BLEU.corpus(BLEU.statistics(Rollout(words, references))).item() == 0
     assert on_whole_words(sentence_bleu, merges)(Rollout(words, references)).item() == pytest.approx(1)
 
 
@@ -161,7 +161,7 @@ def test_chrf_needs_only_the_characters_of_the_pieces(style):
         [[draw.randint(4, 13) for _ in range(draw.randint(1, 9))] for _ in range(30)] for _ in "hr"
     )
     metric = chrf.chrf_metric(MERGES[style].characters)
-    score = metric.corpus(metric.statistics(*tensors(hypotheses, [[r] for r in references]))).item()
+    score = metric.corpus(metric.statistics(Rollout(*tensors(hypotheses, [[r] for r in references])))).item()
     joined, stream = ([text(s, style) for s in sentences] for sentences in (hypotheses, references))
     assert score == pytest.approx(CHRF().corpus_score(joined, [stream]).score, abs=1e-4)
 
@@ -200,7 +200,7 @@ def test_merging_asks_the_device_no_question(style):
     references = torch.ones(4, 3, 5, dtype=torch.long, device="meta")
     result = on_whole_words(sentence_bleu, MERGES[style])(Rollout(words, references))
     assert (result.shape, result.device.type) == ((4,), "meta")
-    rows = metric_on_whole_words(ROUGE2, MERGES[style]).statistics(words, references)
+    rows = metric_on_whole_words(ROUGE2, MERGES[style]).statistics(Rollout(words, references))
     assert (rows.shape, rows.device.type) == ((4, 3), "meta")
 
 

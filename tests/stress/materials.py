@@ -55,7 +55,7 @@ threads = 1
 save_minutes = 1e-9
 
 [evaluation]
-metric = "chrf"
+metrics = ["chrf"]
 """
 WORDS = ["a", "b", "c", "d", "e", "f", "g", "h"]
 SIZES = {"train": 24, "valid": 6, "test": 6}

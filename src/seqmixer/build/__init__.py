@@ -2,20 +2,18 @@
 
 from seqmixer.build.algorithms import build_algorithm, run_length
 from seqmixer.build.models import Dimensions, Model, build_model
-from seqmixer.build.rewards import build_metric, build_reward, named_metric
+from seqmixer.build.rewards import Metrics
 from seqmixer.build.tasks import build_task, elsewhere, first, missing_files
 
 __all__ = [
     "Dimensions",
+    "Metrics",
     "Model",
     "build_algorithm",
-    "build_metric",
     "build_model",
-    "build_reward",
     "build_task",
     "elsewhere",
     "first",
     "missing_files",
-    "named_metric",
     "run_length",
 ]

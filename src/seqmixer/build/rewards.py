@@ -1,9 +1,10 @@
-"""[reward] and evaluation.metric to functions of sentences."""
+"""[reward] and evaluation.metrics to functions of sentences."""
 
-from functools import partial
+from collections.abc import Sequence
+from functools import cached_property, partial
 from pathlib import Path
 
-from seqmixer.config import Config, RewardConfig
+from seqmixer.config import Config
 from seqmixer.data import Task
 from seqmixer.errors import ConfigError, unknown
 from seqmixer.functions import is_path
@@ -13,96 +14,111 @@ from seqmixer.rewards import (
     DocumentFrequencies,
     Merges,
     Metric,
-    as_reward,
-    best_sentence_bleu,
     chrf_metric,
     chrf_plus_plus_metric,
     cider_metric,
     detect,
     from_path,
+    mean_of,
     metric_on_whole_words,
     on_text,
-    on_whole_words,
     on_words,
     parse,
-    rouge2_recall,
-    sentence_bleu,
-    weighted,
+    weighted_metric,
     with_end,
 )
 from seqmixer.types import Reward
 
-NAMES = [*METRICS, "cider", "chrf", "chrf++"]  # of metrics; each is a reward, too
-RELEASED = {"bleu": sentence_bleu, "bleu_best": best_sentence_bleu, "rouge2": rouge2_recall}  # rules of their own
+NAMES = [*METRICS, "cider", "chrf", "chrf++"]
 
 
-def build_reward(config: Config, task: Task, folder: Path | None = None) -> Reward:
-    """What training pays: a reward, or a weighted sum of some. `folder` is where what it counts beforehand is kept."""
-    terms = parse(config.reward.name)
-    uncounted = [name for _, name in terms if is_path(name) or (name in NAMES and name not in METRICS)]
-    if config.reward.eos and uncounted:
+class Metrics:
+    """The metrics that a config can name, and its reward: built-ins, Python functions and weighted sums.
+
+    A Python function is imported once, and has its worker processes once, whether it rewards, validates or both.
+    `folder` is where document frequencies are kept.
+    """
+
+    def __init__(self, config: Config, task: Task, folder: Path | None = None) -> None:
+        self.config, self.task, self.folder = config, task, folder
+        self.functions: dict[str, Metric] = {}
+
+    @cached_property
+    def reward(self) -> Reward:
+        """The training reward."""
+        name = self.config.reward.name
+        if self.config.reward.eos:
+            require_counted(name)
+        return self.named(name, "reward", self.config.reward.eos).reward
+
+    @cached_property
+    def chosen(self) -> list[Metric]:
+        """The metrics of validation; the first selects the best model."""
+        return self.every(self.config.metrics)
+
+    def every(self, names: Sequence[str]) -> list[Metric]:
+        return [self.named(name) for name in dict.fromkeys(names)]
+
+    def named(self, text: str, where: str = "evaluation.metrics", eos: bool = False) -> Metric:
+        """A metric, or a weighted sum of some. With `eos`, its reward counts the end of a sentence as a word."""
+        terms = [(weight, self.part(name, where, eos)) for weight, name in parse(text)]
+        return terms[0][1] if len(terms) == 1 and terms[0][0] == 1 else weighted_metric(text, terms)
+
+    def part(self, name: str, where: str, eos: bool) -> Metric:
+        if is_path(name):
+            return self.function(name)
+        match name:
+            case "cider":
+                return cider_metric(self.frequencies)
+            case "chrf":
+                return chrf_metric(self.merges.characters if self.merges else self.characters)
+            case "chrf++":
+                self.require_words(name)
+                return chrf_plus_plus_metric(self.characters)
+            case _ if name in METRICS:
+                metric = with_end(METRICS[name]) if eos else METRICS[name]
+                return metric_on_whole_words(metric, self.merges) if self.merges else metric
+            case _:
+                raise unknown(where, name, [*NAMES, "module:function"])
+
+    def function(self, path: str) -> Metric:
+        """A function of the user's, on strings or on word ids."""
+        if path not in self.functions:
+            settings = self.config.reward
+            made = partial(on_text, decode=self.task.target_vocab.decode) if settings.on == "text" else on_words
+            reward = made(from_path(path), workers=settings.workers, seconds=settings.seconds)
+            self.functions[path] = mean_of(path, reward)
+        return self.functions[path]
+
+    @cached_property
+    def merges(self) -> Merges | None:
+        """How pieces of words are merged before they are counted; None: words are whole, or pieces are counted."""
+        words = self.task.target_vocab.words
+        style = detect(words) if self.config.evaluation.unit == "words" else None
+        return Merges.of(words, style) if style else None
+
+    @cached_property
+    def characters(self) -> CharacterTable:
+        return CharacterTable.build(self.task.target_vocab.words)
+
+    @cached_property
+    def frequencies(self) -> DocumentFrequencies:
+        """CIDEr-D's, of the training references; kept in the run folder if there is one."""
+        self.require_words("cider")
+        if self.folder is None:
+            return DocumentFrequencies.build(self.task.train.references)
+        return DocumentFrequencies.cached(self.folder / "cider.safetensors", self.task.train.references)
+
+    def require_words(self, name: str) -> None:
+        if self.merges:
+            raise ConfigError(
+                f"{name} counts the words of the vocabulary, which are pieces; set evaluation.unit = 'pieces'"
+            )
+
+
+def require_counted(text: str) -> None:
+    """Refuse reward.eos to what does not count words."""
+    uncounted = [name for _, name in parse(text) if is_path(name) or (name in NAMES and name not in METRICS)]
+    if uncounted:
         known = ", ".join(METRICS)
         raise ConfigError(f"reward.eos = true is for rewards that count words ({known}), not for {uncounted[0]!r}")
-    paid = [(weight, named_reward(name, config, task, folder)) for weight, name in terms]
-    return paid[0][1] if len(paid) == 1 and paid[0][0] == 1 else weighted(paid)
-
-
-def build_metric(config: Config, task: Task, folder: Path | None = None) -> Metric:
-    """What is reported, and picks the best model."""
-    if config.evaluation.metric not in NAMES:
-        raise unknown("evaluation.metric", config.evaluation.metric, NAMES)
-    return named_metric(config.evaluation.metric, config, task, folder)
-
-
-def named_reward(name: str, config: Config, task: Task, folder: Path | None) -> Reward:
-    merges = pieces(config, task)
-    if is_path(name):
-        return python_reward(name, config.reward, task)
-    if name not in METRICS:  # CIDEr-D, chrF, or unknown
-        return as_reward(named_metric(name, config, task, folder))
-    reward = RELEASED.get(name) or as_reward(METRICS[name])
-    reward = with_end(reward) if config.reward.eos else reward
-    return on_whole_words(reward, merges) if merges else reward
-
-
-def python_reward(path: str, config: RewardConfig, task: Task) -> Reward:
-    """A function of the user's, on strings or on word ids."""
-    made = partial(on_text, decode=task.target_vocab.decode) if config.on == "text" else on_words
-    return made(from_path(path), workers=config.workers, seconds=config.seconds)
-
-
-def named_metric(name: str, config: Config, task: Task, folder: Path | None) -> Metric:
-    merges = pieces(config, task)
-    match name:
-        case "cider":
-            return cider_metric(document_frequencies(task, merges, folder))
-        case "chrf":
-            return chrf_metric(merges.characters if merges else CharacterTable.build(task.target_vocab.words))
-        case "chrf++":
-            require_words(name, merges)
-            return chrf_plus_plus_metric(CharacterTable.build(task.target_vocab.words))
-        case other if other in METRICS:
-            return metric_on_whole_words(METRICS[other], merges) if merges else METRICS[other]
-        case other:
-            raise unknown("reward", other, [*NAMES, "module:function"])
-
-
-def pieces(config: Config, task: Task) -> Merges | None:
-    """How pieces of words are merged before they are counted; None where words are whole, or pieces are counted."""
-    style = detect(task.target_vocab.words) if config.evaluation.unit == "words" else None
-    return Merges.of(task.target_vocab.words, style) if style else None
-
-
-def require_words(name: str, merges: Merges | None) -> None:
-    if merges:
-        raise ConfigError(
-            f"{name} counts the words of the vocabulary, which are pieces; set evaluation.unit = 'pieces'"
-        )
-
-
-def document_frequencies(task: Task, merges: Merges | None, folder: Path | None) -> DocumentFrequencies:
-    """CIDEr-D's, of the training references; kept in the run folder if there is one."""
-    require_words("cider", merges)
-    if folder is None:
-        return DocumentFrequencies.build(task.train.references)
-    return DocumentFrequencies.cached(folder / "cider.safetensors", task.train.references)

@@ -45,7 +45,13 @@ LengthPenalty = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Trust = Annotated[
     bool,
-    typer.Option("--trust", help="Import the Python function that a run folder's config.toml names as its reward."),
+    typer.Option("--trust", help="Import the Python code that a run folder's config.toml names."),
+]
+MetricNames = Annotated[
+    str | None,
+    typer.Option(
+        "--metrics", help="Metrics, separated by commas: built-ins, module:function, weighted sums. Default: the run's."
+    ),
 ]
 Out = Annotated[Path, typer.Option(help="Where run folders go.")]
 
@@ -72,6 +78,11 @@ def command(
 def require_beam(beam: int, length_penalty: float) -> None:
     if length_penalty and beam == 1:
         raise ConfigError(f"--length-penalty {length_penalty:g} needs --beam: greedy search has one sentence to rank")
+
+
+def split_names(names: str | None) -> list[str]:
+    """The names of an option, separated by commas."""
+    return [name.strip() for name in (names or "").split(",") if name.strip()]
 
 
 def this_command() -> str:

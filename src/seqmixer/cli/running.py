@@ -14,6 +14,7 @@ from seqmixer.cli.options import (
     ConfigFile,
     Json,
     LengthPenalty,
+    MetricNames,
     Out,
     RunFolder,
     Settings,
@@ -24,6 +25,7 @@ from seqmixer.cli.options import (
     require_beam,
     seed_option,
     show,
+    split_names,
 )
 from seqmixer.errors import ConfigError, DataError
 
@@ -62,8 +64,9 @@ def train(
     if not speaks:
         return
     scores = read_scores(run.folder)
-    line = f"{run.folder}  {scores.metric} {scores.test:.2f} (test)  {scores.valid:.2f} (valid)"
-    show(asdict(scores) | {"run": str(run.folder)}, f"{line}\n{scores.signature}", as_json)
+    lines = [f"{run.folder}  {scores.metric} {scores.test:.2f} (test)  {scores.valid:.2f} (valid)", scores.signature]
+    lines += [f"{name} {other.test:.2f} (test)  {other.signature}" for name, other in scores.others.items()]
+    show(asdict(scores) | {"run": str(run.folder)}, "\n".join(lines), as_json)
 
 
 @app.command()
@@ -72,27 +75,32 @@ def evaluate(
     split: Annotated[str, typer.Option(help="train, valid or test.")] = "test",
     beam: Beam = 1,
     length_penalty: LengthPenalty = 0.0,
+    metrics: MetricNames = None,
     standard: Annotated[bool, typer.Option("--standard", help="Also sacreBLEU's scores of the whole text.")] = False,
+    trust: Trust = False,
     as_json: Json = False,
 ) -> None:
     """Score a run on a split, with greedy or beam search.
 
-    The score is that of the run's metric on references cropped at T. With --standard, BLEU and chrF by sacreBLEU on the
-    text as it was, uncropped, follow.
+    The scores are those of the run's metrics on references cropped at T. With --standard, BLEU and chrF by sacreBLEU
+    on the text as it was, uncropped, follow.
 
     \b
     seqmixer evaluate runs/toy-translation --beam 5 --standard
+    seqmixer evaluate runs/toy-translation --metrics "rouge_l, 0.5*bleu + 0.5*my_reward:overlap"
     """
     from seqmixer.runs import load
 
     require_beam(beam, length_penalty)
-    result = load(run).evaluate(split, beam, length_penalty)
-    values: list[dict[str, object]] = [{"score": result.score, "signature": result.signature}]
+    result = load(run, trust).evaluate(split, beam, length_penalty, split_names(metrics))
+    values: list[dict[str, object]] = [
+        {"metric": each.metric, "score": each.score, "signature": each.signature} for each in result.scored
+    ]
     if standard:
         from seqmixer.evaluation.scoring import standard as standard_scores
 
         scores = standard_scores(result.hypotheses, result.references)
-        values += [{"score": each.value, "signature": each.signature} for each in scores]
+        values += [{"metric": each.metric, "score": each.value, "signature": each.signature} for each in scores]
     text = "\n".join(f"{value['score']:6.2f}  {value['signature']}" for value in values)
     show({"run": str(run), "split": split, "scores": values}, text, as_json)
 
@@ -155,9 +163,11 @@ def compare(
     split: Annotated[str, typer.Option(help="train, valid or test.")] = "test",
     beam: Beam = 1,
     length_penalty: LengthPenalty = 0.0,
+    metrics: MetricNames = None,
+    trust: Trust = False,
     as_json: Json = False,
 ) -> None:
-    """Put runs side by side, with paired-bootstrap significance against the first.
+    """Put runs side by side by each of their metrics, with paired-bootstrap significance against the first.
 
     The p-value is sacreBLEU's; of a clear difference it counts one tail only, so ask for p < 0.025 where 5 % is meant
     for both sides, or look at the 95 % interval.
@@ -172,10 +182,13 @@ def compare(
     from seqmixer.runs import load
 
     require_beam(beam, length_penalty)
-    comparison = compare_runs([load(run) for run in runs], split, beam, length_penalty)
+    main = compare_runs([load(run, trust) for run in runs], split, beam, length_penalty, split_names(metrics))
+    each = [main, *main.others]
     if as_json:
-        put(json.dumps({"signature": comparison.signature, "runs": as_rows(comparison)}))
-    else:
+        found = [{"metric": one.metric, "signature": one.signature, "runs": as_rows(one)} for one in each]
+        put(json.dumps(found[0] | {"others": found[1:]}))
+        return
+    for comparison in each:
         show_table(as_table(comparison))
         put(comparison.signature)
 

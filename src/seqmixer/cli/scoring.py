@@ -5,23 +5,27 @@ from typing import Annotated
 
 import typer
 
-from seqmixer.cli.options import Json, app, show
+from seqmixer.cli.options import Json, app, show, split_names
 
 
 @app.command()
 def score(
     hypotheses: Annotated[Path, typer.Argument(help="What was written, one sentence a line; plain or .gz.")],
     references: Annotated[list[Path], typer.Argument(help="One or more files of references, line by line the same.")],
-    source: Annotated[Path | None, typer.Option(help="paper: the source, which decides what is scored.")] = None,
+    source: Annotated[
+        Path | None,
+        typer.Option(help="paper: the source, which decides what is scored. Also for functions that read it."),
+    ] = None,
     protocol: Annotated[
         str, typer.Option(help="standard: whole sentences. paper: as the released evaluator.")
     ] = "standard",
     tokenize: Annotated[str, typer.Option(help="none: words are separated by spaces. 13a: raw text.")] = "none",
-    metric: Annotated[
-        list[str] | None,
+    metrics: Annotated[
+        str | None,
         typer.Option(
-            help="bleu, chrf, chrf++, ter (lower is better, slow), cider, rouge1, rouge2 (recall), rouge1_f, rouge2_f, "
-            "rouge_l (F1); paper: bleu, rouge2. May be repeated. Default: bleu and chrf; paper: bleu."
+            help="Separated by commas: bleu, chrf, chrf++, ter (lower is better, slow), cider, rouge1, rouge2 "
+            "(recall), rouge1_f, rouge2_f, rouge_l (F1), module:function, weighted sums of these; paper: bleu, rouge2. "
+            "Default: bleu,chrf; paper: bleu."
         ),
     ] = None,
     length: Annotated[
@@ -36,14 +40,17 @@ def score(
 
     \b
     seqmixer score test.out test.en
-    seqmixer score test.out test.en --metric ter --metric rouge_l --tokenize 13a
+    seqmixer score test.out test.en --metrics ter,rouge_l,my_reward:overlap --tokenize 13a
     seqmixer score test.out test.en --protocol paper --source test.de
     """
     from seqmixer.evaluation.scoring import score_files
 
+    chosen = split_names(metrics)
     scores = score_files(
-        hypotheses, references, protocol=protocol, metrics=metric, tokenize=tokenize, source=source, length=length
+        hypotheses, references, protocol=protocol, metrics=chosen, tokenize=tokenize, source=source, length=length
     )
     values = [{"metric": each.metric, "score": each.value, "signature": each.signature} for each in scores]
-    text = "\n".join(f"{each.metric:<8} {each.value:6.2f}  {each.signature}" for each in scores)
+    text = "\n".join(
+        f"{each.metric:<8} {each.value:6.{2 if each.highest > 1 else 4}f}  {each.signature}" for each in scores
+    )
     show({"protocol": protocol, "scores": values}, text, as_json)

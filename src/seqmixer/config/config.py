@@ -41,6 +41,11 @@ class Config(Section):
     training: TrainingConfig = TrainingConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
 
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The metrics of validation; the first selects the best model."""
+        return self.evaluation.metrics or (self.reward.name,)
+
     @field_validator("name")
     @classmethod
     def below_out(cls, name: str) -> str:

@@ -150,9 +150,8 @@ class TrainingConfig(Section):
 
 
 class EvaluationConfig(Section):
-    metric: str = "bleu"
-    """What picks the best model and is reported: bleu bleu_best bleu_mean rouge1 rouge1_f rouge2 rouge2_f rouge_l chrf
-    chrf++ cider edit exact length."""
+    metrics: Names = ()
+    """Scores to report, each as reward.name has it; the first selects the best model. Default: reward.name."""
     unit: Literal["words", "pieces"] = "words"
     """What rewards and scores count. Where the vocabulary marks pieces of words (BPE's @@, sentencepiece's ▁,
     byte-level BPE's Ġ), they are merged into words first, or counted as they are."""

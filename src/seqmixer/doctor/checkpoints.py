@@ -119,7 +119,7 @@ def standing(subject: Subject, position: Position, best: Best | None, length: in
     if position.batch:
         where += f", {position.batch} batches of the next"
     if best is not None and best.epoch:
-        where += f"; the best model is of epoch {best.epoch}, {subject.config.evaluation.metric} {best.score:.2f}"
+        where += f"; the best model is of epoch {best.epoch}, {subject.config.metrics[0]} {best.score:.2f}"
     if best is not None and best.epoch < position.best_epoch:
         yield Finding(
             "problem", checkpoint.lost(folder / "best", best.epoch, position.best_epoch), advice="put it back"

@@ -10,7 +10,7 @@ from statistics import median
 import torch
 
 from seqmixer.algorithms import Algorithm
-from seqmixer.build import build_metric, first
+from seqmixer.build import Metrics, first
 from seqmixer.config import Config
 from seqmixer.data import Task, batch_count, batches
 from seqmixer.doctor.environment import GIB, device_memory, existing
@@ -126,7 +126,7 @@ def measured(config: Config, task: Task, model: SequenceModel, algorithm: Algori
     split = first(task.valid, min(len(task.valid), config.evaluation.batch_size))
     began = time.perf_counter()
     perplexity(model, task, split, config.evaluation.batch_size)
-    evaluate(model, task, split, build_metric(config, task), batch_size=config.evaluation.batch_size)
+    evaluate(model, task, split, *Metrics(config, task).chosen, batch_size=config.evaluation.batch_size)
     validation = (time.perf_counter() - began) * len(task.valid) / len(split)
     algorithm.remember(model)
     step = Step(model.train(), algorithm, config.training, Clock())

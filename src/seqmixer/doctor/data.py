@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from seqmixer.build import build_metric, elsewhere, missing_files
+from seqmixer.build import Metrics, elsewhere, missing_files
 from seqmixer.config import Config
 from seqmixer.data import Split, Task, coverage
 from seqmixer.data.cropping import length_covering
@@ -23,7 +23,7 @@ def examine_data(config: Config, folder: Path) -> tuple[Check, Task | None]:
         return Check("data", [Finding("problem", f"{path}: no such file", advice=elsewhere()) for path in gone]), None
     try:
         task = task_of(config, folder)
-        build_metric(config, task)
+        _ = Metrics(config, task).chosen
     except SeqmixerError as error:
         return Check("data", [Finding("problem", str(error))]), None
     findings = [

@@ -2,14 +2,14 @@
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
 import torch
 
 from seqmixer import configs
-from seqmixer.build import Dimensions, Model, build_algorithm, build_model, build_reward
+from seqmixer.build import Dimensions, Metrics, Model, build_algorithm, build_model
 from seqmixer.config import Config, HuggingFaceSettings
 from seqmixer.data import Task
 from seqmixer.doctor.checkpoints import Subject, examine_checkpoints, planned, position_of
@@ -23,7 +23,7 @@ from seqmixer.errors import ConfigError, SeqmixerError, within_memory
 from seqmixer.functions import is_path
 from seqmixer.runs import load, located, start_from
 from seqmixer.storage import checkpoint, pretrained
-from seqmixer.storage.identity import is_run, python_code, read_config
+from seqmixer.storage.identity import is_run, python_code, read_config, without_code
 from seqmixer.training import Position, device
 from seqmixer.types import Reward
 
@@ -45,7 +45,9 @@ def examine(target: Path, overrides: Sequence[str] = (), out: Path = Path("runs"
         unread = Check("settings", [Finding("problem", str(error))])
         return Diagnosis([examine_environment(None, None), unread])
     config = subject.config
-    data, task = examine_data(config, subject.folder)
+    built_in = without_code(config)
+    imported = subject if subject.trusted else replace(subject, config=built_in)
+    data, task = examine_data(built_in, subject.folder)
     length = task.length if task else None
     sections = [
         examine_environment(config, subject.folder),
@@ -57,7 +59,7 @@ def examine(target: Path, overrides: Sequence[str] = (), out: Path = Path("runs"
     if task is None or broken:
         why = f"the {' and the '.join(broken)} must be fixed first"
         return Diagnosis([*sections, Check("cost", [Finding("note", "time, memory and pre-flight not measured", why)])])
-    return Diagnosis([*sections, *measured(subject, task)])
+    return Diagnosis([*sections, *measured(imported, task)])
 
 
 def read_subject(target: Path, overrides: Sequence[str], out: Path, trust: bool) -> Subject:
@@ -152,9 +154,11 @@ def reward_at_hand(subject: Subject, task: Task) -> tuple[Reward, list[Finding]]
     config = subject.config
     code = python_code(config)
     if code is None or subject.trusted:
-        return build_reward(config, task), []
+        metrics = Metrics(config, task)
+        _ = metrics.chosen  # there, too
+        return metrics.reward, []
     what = f"the reward {code!r} is Python code that a run folder names, and is not imported"
-    metric = config.evaluation.metric
+    metric = config.metrics[0]
     why = f"samples are paid and judged here as with reward.name = {metric!r} in its place"
     stand_in = config.model_copy(update={"reward": config.reward.model_copy(update={"name": metric})})
-    return build_reward(stand_in, task), [Finding("note", what, why, "add --trust if the code is yours")]
+    return Metrics(stand_in, task).reward, [Finding("note", what, why, "add --trust if the code is yours")]

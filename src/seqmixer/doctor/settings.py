@@ -103,11 +103,11 @@ def rewards(config: Config) -> Iterator[Finding]:
         return
     terms = parse(config.reward.name)
     names = [name for weight, name in terms if weight > 0]
-    metric = config.evaluation.metric
-    if metric not in [SAME.get(name, name) for name in names]:
+    metric = config.metrics[0]
+    if metric not in (config.reward.name, *(SAME.get(name, name) for name in names)):
         what = f"the reward is {config.reward.name}, but {metric} picks the best model and is reported"
         why = "a model learns what it is paid for: in the paper, one paid in ROUGE-2 lost BLEU"
-        yield Finding("warning", what, why, f"set evaluation.metric or reward.name = {metric!r} if you can")
+        yield Finding("warning", what, why, f"set evaluation.metrics or reward.name = {metric!r} if you can")
     if all(name in RECALLS for _, name in terms):
         what = f"the reward {config.reward.name} has no price for length"
         why = "it is a recall, and more words never cost"

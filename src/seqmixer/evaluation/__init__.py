@@ -3,7 +3,9 @@
 from seqmixer.evaluation.corpus import (
     SCORES,
     Evaluation,
+    Scored,
     Scores,
+    TestScore,
     device_of,
     evaluate,
     perplexity,
@@ -15,7 +17,9 @@ from seqmixer.evaluation.corpus import (
 __all__ = [
     "SCORES",
     "Evaluation",
+    "Scored",
     "Scores",
+    "TestScore",
     "device_of",
     "evaluate",
     "perplexity",

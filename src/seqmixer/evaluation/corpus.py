@@ -1,7 +1,8 @@
 """Decode a split, score it, and say how: every score carries a signature, and the counts it was made of."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
@@ -19,14 +20,23 @@ SCORES = "scores.json"
 
 
 @dataclass(frozen=True)
+class TestScore:
+    """The score of the best model on the test split, by one more metric."""
+
+    test: float
+    signature: str
+
+
+@dataclass(frozen=True)
 class Scores:
-    """scores.json: what came of a run."""
+    """scores.json: what came of a run, by the metric that selected the best model, and by the others."""
 
     metric: str
     test: float
     valid: float
     epoch: int  # of the best model
     signature: str
+    others: Mapping[str, TestScore] = field(default_factory=dict)
 
 
 def read_scores(run: Path) -> Scores:
@@ -35,42 +45,68 @@ def read_scores(run: Path) -> Scores:
 
 
 @dataclass(frozen=True)
+class Scored:
+    """The score of a split by one metric."""
+
+    metric: str
+    score: float  # in 0..metric.highest
+    signature: str
+    statistics: Tensor  # (n, S) the counts of each sentence: all together make the score, resampled rows its spread
+
+
+@dataclass(frozen=True)
 class Evaluation:
     """What a model wrote for a split, and what it scores."""
 
-    score: float  # in 0..metric.highest, which is 100 but for CIDEr-D
-    signature: str
+    scored: Sequence[Scored]  # by each metric
     hypotheses: list[str]
     references: list[list[str]]  # as they were before they became words of the vocabulary, uncropped
-    statistics: Tensor  # (n, S) the counts of each sentence: all together make the score, resampled rows its spread
+
+    @property
+    def score(self) -> float:
+        """By the first metric, as the signature and the statistics."""
+        return self.scored[0].score
+
+    @property
+    def signature(self) -> str:
+        return self.scored[0].signature
+
+    @property
+    def statistics(self) -> Tensor:
+        return self.scored[0].statistics
 
 
 def evaluate(
     model: SequenceModel,
     task: Task,
     split: Split,
-    metric: Metric,
-    *,
+    *metrics: Metric,
     beam: int = 1,
     length_penalty: float = 0.0,
     batch_size: int = 256,
 ) -> Evaluation:
-    """Score greedy search (beam 1) or beam search on a split. References are cropped at T, as the paper's are."""
+    """Decode a split by greedy search (beam 1) or beam search, and score it by one or more metrics.
 
-    def counted(batch: Batch) -> tuple[Tensor, Tensor]:
+    References are cropped at T, as the paper's are.
+    """
+
+    def counted(batch: Batch) -> tuple[Tensor, ...]:
         words = search(model, batch.source, task.length, beam, length_penalty)  # (B, T)
-        return words, metric.statistics(words, batch.references)
+        rollout = batch.rollout(words)
+        return words, *(metric.statistics(rollout) for metric in metrics)
 
     table = Table.of(split, device_of(model))
     in_turn = in_order(table, batch_size, task.length)
-    words, rows = zip(*ranks.spread(in_turn, counted), strict=True)
-    statistics = torch.cat(rows).cpu()
+    words, *rows = zip(*ranks.spread(in_turn, counted), strict=True)
+    scored = []
+    for metric, parts in zip(metrics, rows, strict=True):
+        statistics = torch.cat(parts).cpu()
+        how = signature(metric, task.length, len(split), beam, length_penalty)
+        scored.append(Scored(metric.name, float(metric.corpus(statistics)), how, statistics))
     return Evaluation(
-        score=float(metric.corpus(statistics)),
-        signature=signature(metric, task.length, len(split), beam, length_penalty),
+        scored,
         hypotheses=[task.target_vocab.decode(row) for row in torch.cat(words).tolist()],
         references=[list(meta["references"]) for meta in split.meta],
-        statistics=statistics,
     )
 
 

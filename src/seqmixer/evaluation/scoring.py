@@ -24,6 +24,7 @@ from torch.nn.utils.rnn import pad_sequence
 from seqmixer import __version__
 from seqmixer.data import read_lines
 from seqmixer.errors import ConfigError, DataError, unknown
+from seqmixer.functions import from_path, is_path
 from seqmixer.rewards import (
     BLEU,
     ROUGE1,
@@ -34,9 +35,12 @@ from seqmixer.rewards import (
     DocumentFrequencies,
     Metric,
     cider_metric,
+    parse,
+    sum_signature,
     unk_as_word,
+    values_of,
 )
-from seqmixer.types import EOS, PAD, UNK
+from seqmixer.types import EOS, PAD, UNK, Rollout
 
 Texts = Sequence[str]
 References = Sequence[Sequence[str]]  # all references of each sentence, as many of each
@@ -54,14 +58,22 @@ ROWS = 64  # sentences compared at a time: a batch holds the square of the longe
 @dataclass(frozen=True)
 class Score:
     metric: str
-    value: float  # in 0..100; cider's in 0..1000; of ter, lower is better, and there is no 100 to its end
+    value: float  # in 0..highest; of ter, lower is better, and there is no 100 to its end
     signature: str
+    highest: float = 100.0  # cider's is 1000; 1: functions and sums, which are in their own units
 
 
 def standard(
-    hypotheses: Texts, references: References, metrics: Sequence[str] = ("bleu", "chrf"), tokenize: str = "none"
+    hypotheses: Texts,
+    references: References,
+    metrics: Sequence[str] = ("bleu", "chrf"),
+    tokenize: str = "none",
+    sources: Texts | None = None,
 ) -> list[Score]:
-    """Score whole sentences. `tokenize` does not matter to chrF and TER, which have rules of their own.
+    """Score whole sentences, by built-in metrics, Python functions "module:function", and weighted sums.
+
+    `tokenize` does not matter to chrF and TER, which have rules of their own, and to functions, which get the text;
+    `sources` are for functions.
 
     >>> [(score.metric, score.value) for score in standard(["the cat sat"], [["the cat sat"]], ["chrf", "rouge2"])]
     [('chrf', 100.0), ('rouge2', 100.0)]
@@ -69,12 +81,14 @@ def standard(
     _require("standard", metrics)
     if tokenize not in TOKENIZE:
         raise unknown("tokenize", tokenize, TOKENIZE)
-    return [
-        _of_words(name, hypotheses, references, tokenize)
-        if name == "cider" or name in ROUGES
-        else _of_text(name, hypotheses, references, tokenize)
-        for name in metrics
-    ]
+
+    def part(name: str) -> Score:
+        if is_path(name):
+            return _of_function(name, hypotheses, references, sources)
+        made = _of_words if name == "cider" or name in ROUGES else _of_text
+        return made(name, hypotheses, references, tokenize)
+
+    return [_sum(text, [(weight, part(name)) for weight, name in parse(text)]) for text in metrics]
 
 
 def paper(
@@ -147,13 +161,15 @@ def score_files(
         raise unknown("protocol", protocol, METRICS)
     _require(protocol, metrics or ())  # before long files are read
     if protocol == "standard":
-        for option, value in (("--source", source), ("--length", length)):
+        functions = any(is_path(name) for text in metrics or () for _, name in parse(text))
+        for option, value in (("--source", None if functions else source), ("--length", length)):
             if value is not None:
                 raise ConfigError(
                     f"{option} {value} needs --protocol paper; the standard protocol scores whole sentences"
                 )
-        written, *wanted = _aligned([hypotheses, *references])
-        return standard(written, list(zip(*wanted, strict=True)), metrics or ("bleu", "chrf"), tokenize)
+        written, *wanted = _aligned([hypotheses, *references, *([source] if source else [])])
+        sources = wanted.pop() if source else None
+        return standard(written, list(zip(*wanted, strict=True)), metrics or ("bleu", "chrf"), tokenize, sources)
     if source is None:
         raise ConfigError("the paper protocol needs the source (--source FILE): it drops sentences by its length")
     if tokenize != "none":
@@ -172,9 +188,31 @@ def _aligned(paths: Sequence[Path]) -> list[list[str]]:
 
 
 def _require(protocol: str, metrics: Sequence[str]) -> None:
-    for name in metrics:
-        if name not in METRICS[protocol]:
-            raise unknown(f"metric of the {protocol} protocol", name, METRICS[protocol])
+    standard = protocol == "standard"
+    for text in metrics:
+        for name in [name for _, name in parse(text)] if standard else [text]:
+            if name not in METRICS[protocol] and not (standard and is_path(name)):
+                raise unknown(f"metric of the {protocol} protocol", name, METRICS[protocol])
+
+
+def _of_function(path: str, hypotheses: Texts, references: References, sources: Texts | None) -> Score:
+    """The mean of a user's function."""
+    rows: list[dict[str, Any]] = [
+        {"hypothesis": text, "references": list(several)} for text, several in zip(hypotheses, references, strict=True)
+    ]
+    if sources is not None:
+        rows = [row | {"source": source} for row, source in zip(rows, sources, strict=True)]
+    value = float(values_of(from_path(path), rows).mean())
+    signature = f"standard|{path}|mean:sentences|n:{len(hypotheses)}|seqmixer:{__version__}"
+    return Score(path, value, signature, highest=1.0)
+
+
+def _sum(text: str, terms: Sequence[tuple[float, Score]]) -> Score:
+    """The weighted sum of scores, each as a share of its highest: in units of the reward."""
+    if len(terms) == 1 and terms[0][0] == 1:
+        return terms[0][1]
+    value = sum(weight * score.value / score.highest for weight, score in terms)
+    return Score(text, value, sum_signature([(weight, score.signature) for weight, score in terms]), highest=1.0)
 
 
 def _of_text(name: str, hypotheses: Texts, references: References, tokenize: str) -> Score:
@@ -211,7 +249,7 @@ def _of_words(name: str, hypotheses: Texts, references: References, tokenize: st
     several = str(counts.pop()) if len(counts) == 1 else "var"  # as sacreBLEU has it
     how = f"nrefs:{several}|tok:{tokenize}|n:{len(hypotheses)}|seqmixer:{__version__}"
     signature = f"standard|{unk_as_word(metric).signature}|{how}"
-    return Score(name, _counted(metric, written, wanted, ids), signature)
+    return Score(name, _counted(metric, written, wanted, ids), signature, metric.highest)
 
 
 def _ids(known: dict[str, int]) -> defaultdict[str, int]:
@@ -228,7 +266,8 @@ def _counted(
         words = _padded(hypotheses[i : i + ROWS], ids)  # (B, T)
         streams = zip_longest(*references[i : i + ROWS])  # R of them; None: fewer references than others have
         others = _padded([sentence for stream in streams for sentence in stream], ids)  # (R B, L)
-        rows.append(metric.statistics(words, others.unflatten(0, (-1, len(words))).transpose(0, 1)))  # (B, R, L)
+        several = others.unflatten(0, (-1, len(words))).transpose(0, 1)  # (B, R, L)
+        rows.append(metric.statistics(Rollout(words, several)))
     return float(metric.corpus(torch.cat(rows)))
 
 

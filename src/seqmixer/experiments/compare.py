@@ -1,7 +1,7 @@
 """Is one run better than another, or only luckier with its test sentences? Paired bootstrap (Koehn, 2004)."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
@@ -9,8 +9,8 @@ from rich.markup import escape
 from rich.table import Table
 from torch import Tensor
 
-from seqmixer.build import build_metric
 from seqmixer.errors import RunError
+from seqmixer.evaluation import Evaluation
 from seqmixer.rewards import METRICS, Metric
 from seqmixer.runs import Run, named_split
 
@@ -42,52 +42,67 @@ class Compared:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Runs on the same sentences; the first is the reference run of all others."""
+    """Runs on the same sentences by one metric; the first is the reference run of all others."""
 
     metric: str
     split: str
     signature: str
     runs: Sequence[Compared]
+    others: Sequence["Comparison"] = ()  # by the metrics after the first
+    digits: int = 2
 
 
-def compare(runs: Sequence[Run], split: str = "test", beam: int = 1, length_penalty: float = 0.0) -> Comparison:
-    """Decode a split with every run, and test each against the first."""
+def compare(
+    runs: Sequence[Run],
+    split: str = "test",
+    beam: int = 1,
+    length_penalty: float = 0.0,
+    metrics: Sequence[str] = (),
+) -> Comparison:
+    """Decode a split with every run, and test each against the first: by their own metrics, or by these."""
     if len(runs) < 2:
         raise RunError(f"a comparison needs at least two runs, got {len(runs)}")
     first, *others = runs
     for other in others:
-        require_same_yardstick(first, other, split)
-    metric = build_metric(first.config, first.task(), first.folder)
-    reference = first.evaluate(split, beam, length_penalty)
-    rows = [Compared(str(first.folder), reference.score)]
-    for other in others:
-        evaluation = other.evaluate(split, beam, length_penalty)
-        found = paired_bootstrap(metric, reference.statistics, evaluation.statistics)
-        rows.append(
-            Compared(str(other.folder), evaluation.score, found.difference, *found.interval, p_value=found.p_value)
-        )
-    return Comparison(metric.name, split, reference.signature, rows)
+        require_same_yardstick(first, other, split, metrics)
+    counting = first.metrics(first.task(), metrics)
+    evaluations = [run.evaluate(split, beam, length_penalty, metrics) for run in runs]
+    main, *more = (compared(i, metric, runs, evaluations, split) for i, metric in enumerate(counting))
+    return replace(main, others=more)
 
 
-def require_same_yardstick(first: Run, other: Run, split: str) -> None:
+def compared(i: int, metric: Metric, runs: Sequence[Run], evaluations: Sequence[Evaluation], split: str) -> Comparison:
+    """By the metric i of the evaluations."""
+    reference, *others = (evaluation.scored[i] for evaluation in evaluations)
+    rows = [Compared(str(runs[0].folder), reference.score)]
+    for run, scored in zip(runs[1:], others, strict=True):
+        found = paired_bootstrap(metric, reference.statistics, scored.statistics)
+        rows.append(Compared(str(run.folder), scored.score, found.difference, *found.interval, p_value=found.p_value))
+    return Comparison(metric.name, split, reference.signature, rows, digits=2 if metric.highest > 1 else 4)
+
+
+def require_same_yardstick(first: Run, other: Run, split: str, metrics: Sequence[str] = ()) -> None:
     """Refuse runs whose scores are not of one kind, before anything is decoded."""
     pair = f"{first.folder} and {other.folder} cannot be compared:"
-    metrics = first.config.evaluation.metric, other.config.evaluation.metric
-    if metrics[0] != metrics[1]:
-        raise RunError(f"{pair} one is scored by {metrics[0]}, the other by {metrics[1]} (evaluation.metric)")
+    named = [", ".join(metrics or run.config.metrics) for run in (first, other)]
+    if named[0] != named[1]:
+        raise RunError(
+            f"{pair} one is scored by {named[0]}, the other by {named[1]} (evaluation.metrics); choose with --metrics"
+        )
     if first.dimensions.length != other.dimensions.length:
         lengths = f"T = {first.dimensions.length} words, the other's at T = {other.dimensions.length}"
         raise RunError(f"{pair} the references of one are cropped at {lengths} (data.length)")
-    metric = METRICS.get(metrics[0])
-    if metric and "unk:left-out" in metric.signature and first.target_vocab != other.target_vocab:
-        raise RunError(f"{pair} {metrics[0]} leaves out unknown words, and their target vocabularies differ")
+    for name in sorted(first.counted(metrics) & METRICS.keys()):
+        if "unk:left-out" in METRICS[name].signature and first.target_vocab != other.target_vocab:
+            raise RunError(f"{pair} {name} leaves out unknown words, and their target vocabularies differ")
     if yardstick(first) == yardstick(other):
         return  # without reading the data
     if references(first, split) != references(other, split):
         raise RunError(f"{pair} their references in the {split} split differ; train both on the same data")
-    ours, theirs = (build_metric(run.config, run.task(), run.folder).signature for run in (first, other))
-    if ours != theirs:
-        raise RunError(f"{pair} their scores are made in different ways, {ours} and {theirs}")
+    both = zip(*(run.metrics(run.task(), metrics) for run in (first, other)), strict=True)
+    for ours, theirs in ((a.signature, b.signature) for a, b in both):
+        if ours != theirs:
+            raise RunError(f"{pair} their scores are made in different ways, {ours} and {theirs}")
 
 
 def yardstick(run: Run) -> tuple[Any, ...]:
@@ -159,11 +174,13 @@ def as_table(comparison: Comparison) -> Table:
     """For the terminal, above the signature."""
     table = Table(box=None, pad_edge=False)
     table.add_column("run", overflow="fold", min_width=12)
-    for title in (comparison.metric, "difference", "95 % interval", "p"):
+    digits = comparison.digits
+    for title in (escape(comparison.metric), "difference", "95 % interval", "p"):
         table.add_column(title, justify="right", no_wrap=True)
     for row in comparison.runs:
-        cells = [escape(row.run), f"{row.score:.2f}"]
+        cells = [escape(row.run), f"{row.score:.{digits}f}"]
         if row.difference is not None:
-            cells += [f"{row.difference:+.2f}", f"{row.low:+.2f} .. {row.high:+.2f}", f"{row.p_value:.3f}"]
+            interval = f"{row.low:+.{digits}f} .. {row.high:+.{digits}f}"
+            cells += [f"{row.difference:+.{digits}f}", interval, f"{row.p_value:.3f}"]
         table.add_row(*cells)
     return table

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from seqmixer import __version__, files
-from seqmixer.build import build_metric, build_reward, build_task
+from seqmixer.build import Metrics, build_task
 from seqmixer.config import TOYS, Config, DataConfig
 from seqmixer.data import Task, in_order, toy
 from seqmixer.errors import Interrupted, RunError
@@ -252,7 +252,8 @@ def best_score(config: Config) -> float:
     It is what a predictor gets that knows the true distribution of references.
     """
     task = build_task(config.data)
-    metric, reward, vocab = build_metric(config, task), build_reward(config, task), task.target_vocab
+    metrics, vocab = Metrics(config, task), task.target_vocab
+    metric, reward = metrics.chosen[0], metrics.reward
 
     def rewards(hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:
         return reward(Rollout(rows(hypotheses), rows(references).unsqueeze(1))).tolist()
@@ -263,7 +264,7 @@ def best_score(config: Config) -> float:
 
     words = rows(toy.best_outputs(task.test, rewards))
     (everything,) = in_order(task.test, len(task.test), task.length)
-    return float(metric.corpus(metric.statistics(words, everything.references)))
+    return float(metric.corpus(metric.statistics(everything.rollout(words))))
 
 
 def machine() -> str:

@@ -1,4 +1,4 @@
-"""What a sequence is paid, and how a corpus is scored, from the same counts (Sec. 4)."""
+"""What a sequence is rewarded with, and how a corpus is scored, from the same counts (Sec. 4)."""
 
 from seqmixer.functions import from_path
 from seqmixer.rewards.bleu import best_sentence_bleu, sentence_bleu
@@ -21,13 +21,14 @@ from seqmixer.rewards.metric import (
     ROUGE_L,
     Metric,
     as_reward,
+    mean_of,
     unk_as_word,
 )
 from seqmixer.rewards.rouge import rouge2_recall
 from seqmixer.rewards.starting import Pending, Startable, begin, combined, is_replayable, replayable
 from seqmixer.rewards.subwords import Merges, Style, detect, metric_on_whole_words, on_whole_words
-from seqmixer.rewards.text import on_text, on_words
-from seqmixer.rewards.weighted import parse, weighted
+from seqmixer.rewards.text import on_text, on_words, values_of
+from seqmixer.rewards.weighted import parse, sum_signature, weighted, weighted_metric
 
 __all__ = [
     "BLEU",
@@ -60,6 +61,7 @@ __all__ = [
     "detect",
     "from_path",
     "is_replayable",
+    "mean_of",
     "metric_on_whole_words",
     "on_text",
     "on_whole_words",
@@ -70,7 +72,10 @@ __all__ = [
     "sentence_bleu",
     "sentence_chrf",
     "sentence_chrf_plus_plus",
+    "sum_signature",
     "unk_as_word",
+    "values_of",
     "weighted",
+    "weighted_metric",
     "with_end",
 ]

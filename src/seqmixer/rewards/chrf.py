@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from seqmixer.rewards.characters import CharacterTable, Units
-from seqmixer.rewards.metric import Metric, as_reward
+from seqmixer.rewards.metric import Metric, as_reward, counting
 from seqmixer.rewards.ranking import ranks
 from seqmixer.rewards.references import best
 from seqmixer.types import Reward
@@ -48,12 +48,13 @@ def corpus(rows: Tensor) -> Tensor:
 
 def chrf_metric(table: CharacterTable) -> Metric:
     """chrF as a reported score."""
-    return Metric("chrf", _counter(table, 0), corpus, _signature(0))
+    return Metric("chrf", counting(_counter(table, 0)), corpus, _signature(0), size=3 * CHARACTERS)
 
 
 def chrf_plus_plus_metric(table: CharacterTable) -> Metric:
     """chrF++ as a reported score: n-grams of one and two words count too. Not for pieces of words."""
-    return Metric("chrf++", _counter(table, WORDS), corpus, _signature(WORDS))
+    size = 3 * (CHARACTERS + WORDS)
+    return Metric("chrf++", counting(_counter(table, WORDS)), corpus, _signature(WORDS), size=size)
 
 
 def sentence_chrf(table: CharacterTable) -> Reward:

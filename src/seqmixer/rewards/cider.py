@@ -24,7 +24,7 @@ from torch import Tensor
 from seqmixer.errors import DataError, RewardError
 from seqmixer.files import replacing
 from seqmixer.rewards import ngrams
-from seqmixer.rewards.metric import Metric, as_reward
+from seqmixer.rewards.metric import Metric, as_reward, counting
 from seqmixer.rewards.ranking import ranks, together
 from seqmixer.types import EOS, PAD, UNK, Reward
 
@@ -177,7 +177,7 @@ def cider_metric(frequencies: DocumentFrequencies) -> Metric:
     """CIDEr-D as a reported score: see `corpus`."""
     counted = f"df:{frequencies.documents}:{frequencies.fingerprint[:8]}"
     signature = f"cider-d|order:{ORDER}|sigma:{SIGMA:g}|{counted}|x100|mean:sentences|unk:never-matches|refs:mean"
-    return Metric("cider", _scorer(frequencies), corpus, signature, highest=1000.0)
+    return Metric("cider", counting(_scorer(frequencies)), corpus, signature, highest=1000.0)
 
 
 def fingerprint(documents: Sequence[Document]) -> str:

@@ -1,14 +1,14 @@
-"""What evaluation and the bootstrap need to know of a score: how to count a sentence, and how to score the counts."""
+"""A metric: how to count a sentence, how to score the counts of a corpus, and what a sentence is rewarded with."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 
 from torch import Tensor
 
 from seqmixer.rewards import bleu, edit, lcs, rouge
 from seqmixer.rewards.ngrams import A_WORD
-from seqmixer.rewards.starting import replayable
+from seqmixer.rewards.starting import combined, replayable
 from seqmixer.types import UNK, Reward, Rollout
 
 
@@ -18,16 +18,28 @@ class Metric:
 
     >>> import torch
     >>> words = torch.tensor([[5, 6, 7, 8, 2]])
-    >>> rows = BLEU.statistics(words, words.unsqueeze(1))
-    >>> BLEU.corpus(rows)
-    tensor(100.)
+    >>> rollout = Rollout(words, words.unsqueeze(1))
+    >>> BLEU.corpus(BLEU.statistics(rollout)), BLEU.reward(rollout)
+    (tensor(100.), tensor([1.]))
     """
 
     name: str
-    statistics: Callable[[Tensor, Tensor], Tensor]  # (B, T) words, (B, R, L) references -> (B, S) counts
+    statistics: Callable[[Rollout], Tensor]  # -> (B, S) counts
     corpus: Callable[[Tensor], Tensor]  # (..., n, S) rows -> (...) in 0..highest
     signature: str  # how the score is made, as sacreBLEU says it; two scores compare only where it is equal
-    highest: float = 100.0
+    size: int = 1  # S
+    highest: float = 100.0  # 1: the score is in units of the reward
+    sentence: Reward | None = None  # a training reward of its own; else that of `as_reward`
+
+    @cached_property
+    def reward(self) -> Reward:
+        """The training reward."""
+        return self.sentence or as_reward(self)
+
+
+def counting(function: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Rollout], Tensor]:
+    """Statistics of words (B, T) and references (B, R, L) alone, by tensor operations, which a step may replay."""
+    return replayable(lambda rollout: function(rollout.words, rollout.references))
 
 
 def as_reward(metric: Metric) -> Reward:
@@ -43,10 +55,27 @@ def as_reward(metric: Metric) -> Reward:
     """
 
     def reward(rollout: Rollout) -> Tensor:
-        rows = metric.statistics(rollout.words, rollout.references)  # (B, S)
+        rows = metric.statistics(rollout)  # (B, S)
         return metric.corpus(rows.unsqueeze(1)) / metric.highest  # (B,) each sentence a corpus (1, S)
 
-    return replayable(reward)
+    return combined(reward, [metric.statistics])
+
+
+def mean_of(name: str, reward: Reward) -> Metric:
+    """The mean of a reward over the sentences, as a score. The reward may be any function of a rollout.
+
+    >>> import torch
+    >>> metric = mean_of("words", lambda rollout: (rollout.words > 2).sum(-1).float())
+    >>> metric.corpus(metric.statistics(Rollout(torch.tensor([[5, 6, 2], [5, 2, 0]]), torch.ones(2, 1, 3))))
+    tensor(1.5000)
+    """
+    statistics = combined(lambda rollout: reward(rollout).unsqueeze(-1), [reward])  # (B, 1)
+    return Metric(name, statistics, _mean, f"{name}|mean:sentences", highest=1.0, sentence=reward)
+
+
+def _mean(rows: Tensor) -> Tensor:
+    """(..., n, 1) -> (...)"""
+    return rows[..., 0].mean(-1)
 
 
 def unk_as_word(metric: Metric) -> Metric:
@@ -54,50 +83,69 @@ def unk_as_word(metric: Metric) -> Metric:
 
     >>> import torch
     >>> words = torch.tensor([[5, 3, 7, 8, 2]])
-    >>> [m.corpus(m.statistics(words, words.unsqueeze(1))).item() for m in (EXACT, unk_as_word(EXACT))]
+    >>> rollout = Rollout(words, words.unsqueeze(1))
+    >>> [metric.corpus(metric.statistics(rollout)).item() for metric in (EXACT, unk_as_word(EXACT))]
     [0.0, 100.0]
     """
 
-    def statistics(words: Tensor, references: Tensor) -> Tensor:
-        return metric.statistics(
-            words.masked_fill(words == UNK, A_WORD), references.masked_fill(references == UNK, A_WORD)
-        )
+    def statistics(rollout: Rollout) -> Tensor:
+        words, references = (each.masked_fill(each == UNK, A_WORD) for each in (rollout.words, rollout.references))
+        return metric.statistics(replace(rollout, words=words, references=references))
 
     parts = ["unk:a-word" if part.startswith("unk:") else part for part in metric.signature.split("|")]
-    return replace(metric, statistics=statistics, signature="|".join(parts))
+    return replace(metric, statistics=combined(statistics, [metric.statistics]), signature="|".join(parts))
 
 
-def _rouge_n(name: str, n: int, score: rouge.Score, says: str) -> Metric:
+def _rouge_n(name: str, n: int, score: rouge.Score, says: str, released: Reward | None = None) -> Metric:
     signature = f"rouge|order:{n}|{says}|mean:sentences|unk:left-out|refs:best"
-    return Metric(name, partial(rouge.statistics, n=n, score=score), partial(rouge.corpus, score=score), signature)
+    statistics = counting(partial(rouge.statistics, n=n, score=score))
+    return Metric(name, statistics, partial(rouge.corpus, score=score), signature, size=3, sentence=released)
 
 
-BLEU = Metric("bleu", bleu.statistics, bleu.corpus, "bleu|order:4|smooth:none|unk:never-matches|refs:closest")
+BLEU = Metric(
+    "bleu",
+    counting(bleu.statistics),
+    bleu.corpus,
+    "bleu|order:4|smooth:none|unk:never-matches|refs:closest",
+    size=10,
+    sentence=bleu.sentence_bleu,
+)
 BLEU_MEAN = Metric(
     "bleu_mean",
-    bleu.statistics,
+    counting(bleu.statistics),
     bleu.mean_of_sentences,
     "bleu|order:4-effective|smooth:exp|mean:sentences|unk:never-matches|refs:closest",
+    size=10,
 )
 BLEU_BEST = Metric(
     "bleu_best",
-    bleu.best_row,
+    counting(bleu.best_row),
     bleu.mean_of_best,
     "bleu|order:4-effective|smooth:add-1|mean:sentences|unk:never-matches|refs:best",
+    sentence=bleu.best_sentence_bleu,
 )
 ROUGE1 = _rouge_n("rouge1", 1, rouge.recall, "recall")
-ROUGE2 = _rouge_n("rouge2", 2, rouge.recall, "recall")
+ROUGE2 = _rouge_n("rouge2", 2, rouge.recall, "recall", released=rouge.rouge2_recall)
 ROUGE1_F = _rouge_n("rouge1_f", 1, rouge.f1, "f1")
 ROUGE2_F = _rouge_n("rouge2_f", 2, rouge.f1, "f1")
 ROUGE_L = Metric(
     "rouge_l",
-    partial(lcs.statistics, score=rouge.f1),
+    counting(partial(lcs.statistics, score=rouge.f1)),
     partial(rouge.corpus, score=rouge.f1),
     "rouge|lcs|f1|mean:sentences|unk:left-out|refs:best",
+    size=3,
 )
-EDIT = Metric("edit", edit.statistics, edit.corpus, "edit|similarity|mean:sentences|unk:never-matches|refs:best")
-EXACT = Metric("exact", edit.exact, edit.exact_corpus, "exact|mean:sentences|unk:never-matches|refs:any")
-LENGTH = Metric("length", edit.lengths, edit.length_corpus, "length|shorter/longer|mean:sentences|refs:best")
+EDIT = Metric(
+    "edit",
+    counting(edit.statistics),
+    edit.corpus,
+    "edit|similarity|mean:sentences|unk:never-matches|refs:best",
+    size=3,
+)
+EXACT = Metric("exact", counting(edit.exact), edit.exact_corpus, "exact|mean:sentences|unk:never-matches|refs:any")
+LENGTH = Metric(
+    "length", counting(edit.lengths), edit.length_corpus, "length|shorter/longer|mean:sentences|refs:best", size=2
+)
 
 METRICS: Mapping[str, Metric] = {
     metric.name: metric

@@ -107,7 +107,7 @@ def whole_words(words: Tensor, references: Tensor, merges: Merges) -> tuple[Tens
 
 
 def on_whole_words(reward: Reward, merges: Merges) -> Reward:
-    """The same reward, on whole words. The whole sequence is scored, its given pieces included."""
+    """The same reward, or statistics, of whole words. The whole sequence is scored, its forced pieces included."""
     on = cache(merges.to)  # one copy for each device
 
     def merged(rollout: Rollout) -> Tensor:
@@ -119,12 +119,12 @@ def on_whole_words(reward: Reward, merges: Merges) -> Reward:
 
 def metric_on_whole_words(metric: Metric, merges: Merges) -> Metric:
     """The same metric, on whole words; its signature says so."""
-    on = cache(merges.to)  # one copy for each device
-
-    def statistics(words: Tensor, references: Tensor) -> Tensor:
-        return metric.statistics(*whole_words(words, references, on(words.device)))
-
-    return replace(metric, statistics=statistics, signature=f"{metric.signature}|pieces:merged")
+    return replace(
+        metric,
+        statistics=on_whole_words(metric.statistics, merges),
+        sentence=on_whole_words(metric.reward, merges),
+        signature=f"{metric.signature}|pieces:merged",
+    )
 
 
 def _refuse_several_words(spelt: Sequence[str], words: Sequence[str]) -> None:

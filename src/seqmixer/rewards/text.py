@@ -80,6 +80,12 @@ def on_words(function: Callable[..., Any], *, workers: int = 0, seconds: float |
     return Startable(start)
 
 
+def values_of(function: Callable[..., Any], available: Sequence[Mapping[str, Any]]) -> Tensor:
+    """What a function gives for rows of text: "hypothesis", "references" and any further columns.  -> (n,)"""
+    scorer = read(function)
+    return _pending(_run(scorer, 0, None), scorer, available)()
+
+
 def sentences(words: Tensor) -> list[list[int]]:
     """The words of each row before EOS or PAD.  (B, T) -> B lists"""
     return [row[:n] for row, n in zip(words.tolist(), ngrams.lengths(words).tolist(), strict=True)]
@@ -98,13 +104,18 @@ def _run(scorer: Scorer, workers: int, seconds: float | None) -> Run:
 
 
 def _started(run: Run, scorer: Scorer, available: Sequence[Mapping[str, Any]], rollout: Rollout) -> Pending:
+    pending = _pending(run, scorer, available)
+    return lambda: pending().to(rollout.words.device)
+
+
+def _pending(run: Run, scorer: Scorer, available: Sequence[Mapping[str, Any]]) -> Pending:
     """Give the function the columns that it asks for."""
     rows = _rows(scorer, available)
     collect = run(rows)
 
     def reward() -> Tensor:
         r = torch.tensor(collect(), dtype=torch.float32)  # (B,)
-        return _finite(r, scorer.name, lambda i: rows[i]["hypothesis"]).to(rollout.words.device)
+        return _finite(r, scorer.name, lambda i: rows[i]["hypothesis"])
 
     return reward
 

@@ -1,4 +1,4 @@
-"""Sums of rewards, as a config writes them: 0.5*bleu + 0.5*rouge_l - 0.1*my_reward:length."""
+"""Weighted sums of rewards and of metrics, as a config has them: 0.5*bleu + 0.5*rouge_l - 0.1*my_reward:length."""
 
 import re
 from collections.abc import Sequence
@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from seqmixer.errors import ConfigError
+from seqmixer.rewards.metric import Metric
 from seqmixer.rewards.starting import Pending, Startable, begin, combined
 from seqmixer.types import Reward, Rollout
 
@@ -52,3 +53,37 @@ def weighted(terms: Sequence[tuple[float, Reward]]) -> Startable:
         return collect
 
     return combined(Startable(start), [reward for _, reward in terms])
+
+
+def weighted_metric(name: str, terms: Sequence[tuple[float, Metric]]) -> Metric:
+    """The sum of metrics times their weights, each as a share of its highest score: in units of the reward.
+
+    A row is the rows of the parts side by side, so that any sample of sentences can be scored.
+    """
+    sizes = [metric.size for _, metric in terms]
+
+    def statistics(rollout: Rollout) -> Tensor:
+        return torch.cat([metric.statistics(rollout) for _, metric in terms], -1)  # (B, S)
+
+    def corpus(rows: Tensor) -> Tensor:
+        parts = zip(terms, rows.split(sizes, -1), strict=True)
+        return torch.stack([weight * metric.corpus(part) / metric.highest for (weight, metric), part in parts]).sum(0)
+
+    return Metric(
+        name,
+        combined(statistics, [metric.statistics for _, metric in terms]),
+        corpus,
+        signature=sum_signature([(weight, metric.signature) for weight, metric in terms]),
+        size=sum(sizes),
+        highest=1.0,
+        sentence=weighted([(weight, metric.reward) for weight, metric in terms]),
+    )
+
+
+def sum_signature(terms: Sequence[tuple[float, str]]) -> str:
+    """
+    >>> sum_signature([(0.5, "exact"), (-1.0, "mine:f|mean:sentences")])
+    '0.5*(exact) - 1*(mine:f|mean:sentences)'
+    """
+    text = " ".join(f"{'-' if weight < 0 else '+'} {abs(weight):g}*({signature})" for weight, signature in terms)
+    return text.removeprefix("+ ")

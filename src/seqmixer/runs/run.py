@@ -6,7 +6,7 @@ log.jsonl  samples.txt  last/  best/  scores.json     what came of it
 
 import json
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -17,31 +17,29 @@ from seqmixer import files
 from seqmixer.algorithms import Algorithm
 from seqmixer.build import (
     Dimensions,
+    Metrics,
     build_algorithm,
-    build_metric,
     build_model,
-    build_reward,
     build_task,
     run_length,
 )
 from seqmixer.config import TOYS, Config, HuggingFaceSettings
-from seqmixer.data import Split, Task, Vocab, Vocabs, Vocabulary, coverage, in_order
+from seqmixer.data import Split, Task, Vocabulary, coverage, in_order
 from seqmixer.errors import RewardError, RunError, unknown
-from seqmixer.evaluation import SCORES, Evaluation, Scores, evaluate
+from seqmixer.evaluation import SCORES, Evaluation, Scores, TestScore, evaluate
 from seqmixer.kernels import multiply_in
 from seqmixer.parallel import ranks
+from seqmixer.rewards import Metric, parse
+from seqmixer.runs.folder import read_dimensions, saved_vocabs, write_identity
 from seqmixer.schedules import stages
 from seqmixer.storage import checkpoint, pretrained
 from seqmixer.storage.identity import (
-    MANIFEST,
     alone_in,
-    damaged,
     read_config,
-    read_task,
+    require_no_code,
     require_same_config,
     require_same_data,
     require_whole,
-    seal,
 )
 from seqmixer.training import Progress, Silent, Training, device, read_log
 from seqmixer.training import epochs as epochs_of
@@ -59,27 +57,40 @@ class Run:
     dimensions: Dimensions
     source_vocab: Vocabulary | None
     target_vocab: Vocabulary
+    trusted: bool = False  # whether Python code that its config names may be imported
 
     def task(self) -> Task:
         """The data of the run, read again: in its words, and with its T, also where the files have grown."""
         data = self.config.data.model_copy(update={"length": self.dimensions.length})
         return build_task(data, (self.source_vocab, self.target_vocab))
 
-    def evaluate(self, split: str = "test", beam: int = 1, length_penalty: float = 0.0) -> Evaluation:
-        """Score a split with the metric of the run."""
+    def evaluate(
+        self, split: str = "test", beam: int = 1, length_penalty: float = 0.0, metrics: Sequence[str] = ()
+    ) -> Evaluation:
+        """Score a split by the metrics of the run, or by others."""
         task = self.task()
         chosen = named_split(task, split)
-        counted = {"train": task.train} if self.config.evaluation.metric == "cider" else {}  # its document frequencies
+        counted = {"train": task.train} if "cider" in self.counted(metrics) else {}  # its document frequencies
         require_same_data(self.folder, {split: chosen, **counted})
         return evaluate(
             self.model,
             task,
             chosen,
-            build_metric(self.config, task, self.folder),
+            *self.metrics(task, metrics),
             beam=beam,
             length_penalty=length_penalty,
             batch_size=self.config.evaluation.batch_size,
         )
+
+    def metrics(self, task: Task, names: Sequence[str] = ()) -> list[Metric]:
+        """The metrics of the run, or these. Python code that only its config names is imported if it is trusted."""
+        if not names and not self.trusted:
+            require_no_code(self.folder, self.config.metrics)
+        return Metrics(self.config, task, self.folder).every(names or self.config.metrics)
+
+    def counted(self, names: Sequence[str] = ()) -> set[str]:
+        """The parts of the metrics of the run, or of these, by name."""
+        return {name for text in names or self.config.metrics for _, name in parse(text)}
 
 
 def train(config: Config, out: Path = Path("runs"), progress: Progress | None = None, task: Task | None = None) -> Run:
@@ -109,12 +120,16 @@ def train_alone(config: Config, folder: Path, progress: Progress, task: Task | N
         start_from(model, task, Path(config.training.start))
     require_same_data(folder, task.splits)
     with ranks.first_ahead():  # what they count beforehand is kept in the folder
-        reward, metric = build_reward(config, task, folder), build_metric(config, task, folder)
+        metrics = Metrics(config, task, folder)
+        chosen, reward = metrics.chosen, metrics.reward
     algorithm = build_algorithm(config.algorithm, reward, model.features, task.length)
     if isinstance(config.model, HuggingFaceSettings):
         pretrained.require_positions(pretrained.place(config.model, goes_on), task)
-    if algorithm.reward is not None:
-        try_out(algorithm.reward, task)
+    rewards = [metric.reward for metric in chosen if metric.sentence]
+    if algorithm.reward is not None and algorithm.reward not in rewards:
+        rewards.append(algorithm.reward)
+    for each in rewards:
+        try_out(each, task)
     ranks.wait()  # all have read what was there before
     if ranks.first():
         write_identity(folder, config, task, dimensions)
@@ -130,12 +145,12 @@ def train_alone(config: Config, folder: Path, progress: Progress, task: Task | N
         epochs=epochs,
         settings=config.training,
         decode_batch=config.evaluation.batch_size,
-        metric=metric,
+        metrics=chosen,
         seed=config.seed,
         progress=progress,
     ).run()
-    run = load(folder)
-    write_scores(run, task)
+    run = load(folder, trust=True)
+    write_scores(run, task, chosen)
     if isinstance(config.model, HuggingFaceSettings) and ranks.first():
         pretrained.export(config.model, folder)
     return run
@@ -167,15 +182,15 @@ def task_of(config: Config, folder: Path | None = None) -> Task:
 
 
 def try_out(reward: Reward, task: Task) -> None:
-    """Pay some references, so that a reward that fails does so now and not after all epochs of XENT."""
+    """Reward some references, so that a reward that fails does so now and not after all epochs of XENT."""
     batch = next(in_order(task.valid, 4, task.length))
     paid = reward(batch.rollout(batch.target))  # (B,)
     if not paid.isfinite().all():
         raise RewardError(f"the reward pays {paid.tolist()} for four references; it must be a finite number")
 
 
-def load(folder: Path) -> Run:
-    """Open a run with its best model so far."""
+def load(folder: Path, trust: bool = False) -> Run:
+    """Open a run with its best model so far. `trust`: whether to import Python code that its config names."""
     config = read_config(folder)
     require_whole(folder, config)
     dimensions = read_dimensions(folder)
@@ -186,7 +201,7 @@ def load(folder: Path) -> Run:
     checkpoint.load_weights(model, best_weights(folder), folder / "best")
     multiply_in(config.training.precision)
     model.to(device(config.training.device)).eval()
-    return Run(folder, config, model, dimensions, *vocabs)
+    return Run(folder, config, model, dimensions, *vocabs, trusted=trust)
 
 
 def best_weights(folder: Path) -> dict[str, Tensor]:
@@ -218,40 +233,6 @@ def located(config: Config) -> Config:
     return config.model_copy(update=changes)
 
 
-def read_dimensions(folder: Path) -> Dimensions:
-    try:
-        found: Dimensions = files.checked(read_task(folder).dimensions, Dimensions, str(folder))
-        return found
-    except RunError:
-        raise damaged(folder) from None
-
-
-def saved_vocabs(folder: Path) -> Vocabs | None:
-    """The vocabularies of a run folder; None where there are none yet."""
-    if pretrained.kept(folder):
-        return pretrained.vocabs(read_config(folder), folder)
-    source, target = folder / "source.vocab", folder / "target.vocab"
-    if not target.is_file():
-        return None
-    return Vocab.load(source) if source.is_file() else None, Vocab.load(target)
-
-
-def write_identity(folder: Path, config: Config, task: Task, dimensions: Dimensions) -> None:
-    """Write what the run is. What is sealed never changes: a death here leaves a run that opens."""
-    folder.mkdir(parents=True, exist_ok=True)
-    files.write(folder / "config.toml", config.toml())
-    if (folder / MANIFEST).exists():
-        return
-    text = {name: split.fingerprint for name, split in task.splits.items()}
-    description = {"dimensions": asdict(dimensions), "text": text}
-    files.write(folder / "task.json", json.dumps(description, indent=1))
-    if not config.model.pretrained:  # else the tokenizer has them
-        if task.source_vocab:
-            task.source_vocab.save(folder / "source.vocab")
-        task.target_vocab.save(folder / "target.vocab")
-    seal(folder, config)
-
-
 def start_from(model: SequenceModel, task: Task, folder: Path) -> None:
     """Give a new model the best weights of another run, which must have the same shape and vocabularies."""
     if not checkpoint.exists(folder / "best"):
@@ -265,14 +246,15 @@ def start_from(model: SequenceModel, task: Task, folder: Path) -> None:
     checkpoint.load_weights(model, best_weights(folder), folder / "best")
 
 
-def write_scores(run: Run, task: Task) -> None:
-    """scores.json: the test score of the best model, greedy search."""
-    metric = build_metric(run.config, task, run.folder)
-    test = evaluate(run.model, task, task.test, metric, batch_size=run.config.evaluation.batch_size)
+def write_scores(run: Run, task: Task, metrics: Sequence[Metric]) -> None:
+    """scores.json: the test scores of the best model, greedy search."""
+    test = evaluate(run.model, task, task.test, *metrics, batch_size=run.config.evaluation.batch_size)
     if not ranks.first():
         return
     best = restored_best(checkpoint.load(run.folder / "best")[1], run.folder / "best")
-    scores = Scores(metric.name, test.score, best.score, best.epoch, test.signature)
+    first, *others = test.scored
+    more = {each.metric: TestScore(each.score, each.signature) for each in others}
+    scores = Scores(first.metric, first.score, best.score, best.epoch, first.signature, more)
     files.write(run.folder / SCORES, json.dumps(asdict(scores), indent=1))
     files.write(run.folder / "test.txt", "\n".join(test.hypotheses) + "\n")
 

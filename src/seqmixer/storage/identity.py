@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -127,8 +127,26 @@ def python_code(config: Config) -> str | None:
     >>> python_code(Config.parse({"reward": {"name": "0.5*bleu + 0.5*mine:f"}}))
     'mine:f'
     """
-    named = (config.reward.name, config.evaluation.metric, config.algorithm.name)
+    return first_path(config.reward.name, *config.metrics, config.algorithm.name)
+
+
+def require_no_code(folder: Path, metrics: Sequence[str]) -> None:
+    """The metrics of a run folder may be Python code, which only the user's word has imported."""
+    if code := first_path(*metrics):
+        raise ConfigError(
+            f"{folder} names the Python code {code!r} as a metric; if that code is yours, add --trust (in Python: "
+            "load(folder, trust=True)), or choose metrics: --metrics bleu"
+        )
+
+
+def first_path(*named: str) -> str | None:
     return next((name for text in named for _, name in parse(text) if is_path(name)), None)
+
+
+def without_code(config: Config) -> Config:
+    """The same config, its metrics without Python code."""
+    metrics = tuple(text for text in config.metrics if not first_path(text)) or ("bleu",)
+    return config.model_copy(update={"evaluation": config.evaluation.model_copy(update={"metrics": metrics})})
 
 
 def checksums(folder: Path, config: Config) -> Iterator[tuple[str, str]]:

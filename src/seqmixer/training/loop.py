@@ -3,7 +3,7 @@
 import math
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -45,7 +45,7 @@ class Training:
         *,
         epochs: int,
         settings: TrainingConfig | None = None,
-        metric: Metric = BLEU,
+        metrics: Sequence[Metric] = (BLEU,),
         decode_batch: int = 256,
         seed: int = 1,
         progress: Progress | None = None,
@@ -55,7 +55,7 @@ class Training:
         self.device = device(self.settings.device)
         self.model, self.algorithm = model.to(self.device), algorithm.to(self.device)
         self.task, self.out, self.epochs, self.seed = task, Path(out), epochs, seed
-        self.metric, self.decode_batch = metric, decode_batch
+        self.metrics, self.decode_batch = metrics, decode_batch  # the first metric selects the best model
         self.train = Table.of(task.train, self.device)
         self.clock, self.log = Clock(), Log(self.out, writes=ranks.first())
         self.progress = progress if progress and ranks.first() else Silent()
@@ -152,7 +152,7 @@ class Training:
         position = self.position
         with self.clock.time("validate"):
             ppl = perplexity(self.model, self.task, self.task.valid, self.decode_batch)
-            valid = evaluate(self.model, self.task, self.task.valid, self.metric, batch_size=self.decode_batch)
+            valid = evaluate(self.model, self.task, self.task.valid, *self.metrics, batch_size=self.decode_batch)
         position.epoch, position.batch = position.epoch + 1, 0
         better = (valid.score, -ppl) > (position.best, -position.best_perplexity)
         if better:
@@ -166,7 +166,7 @@ class Training:
             "stage": stage.label,
             "rate": position.rate,
             "train": train,
-            "valid": {"perplexity": ppl, self.metric.name: valid.score},
+            "valid": {"perplexity": ppl} | {each.metric: each.score for each in valid.scored},
             "best": better,
             "symptoms": symptoms(train),
             "seconds": self.clock.split(),

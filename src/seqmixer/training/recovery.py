@@ -89,7 +89,7 @@ def lose_patience(run: "Training", better: bool, patience: int | None) -> bool:
     position.over = position.rollbacks >= ROLLBACKS or position.rate / 2 < run.settings.min_lr
     done = "the run ends" if position.over else go_back(run)
     epochs = "1 epoch has" if position.waited == 1 else f"{position.waited} epochs have"
-    why = f"{epochs} not beaten {run.metric.name} {position.best:.2f}"
+    why = f"{epochs} not beaten {run.metrics[0].name} {position.best:.2f}"
     write(run, {"event": "patience", "epoch": position.epoch, "why": why, "done": done})
     run.progress.note(f"  {why}: {done}")
     position.waited = 0

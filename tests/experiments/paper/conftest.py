@@ -31,7 +31,7 @@ lr = 0.05
 rl_lr = 0.02
 device = "cpu"
 [evaluation]
-metric = "rouge2"
+metrics = ["rouge2"]
 """
 SEEDS = [1, 2]
 METHODS = "xent,mixer,mixer-bleu,reinforce"

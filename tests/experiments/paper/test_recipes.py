@@ -133,8 +133,8 @@ def test_unknown_names_are_refused():
     refused(ConfigError, "--methods dad, mixer: xent is missing; the tables compare MIXER with XENT",
             chosen, "dad, mixer", Config())  # fmt: skip
     path = CONFIGS / "translation-tuned.toml"
-    refused(ConfigError, f"{path}: evaluation.metric = 'cider'; the paper's tables have bleu or rouge2",
-            experiments, "translation", "tuned", None, ("evaluation.metric=cider",), where)  # fmt: skip
+    refused(ConfigError, f"{path}: evaluation.metrics = ['cider']; the paper's tables have bleu or rouge2",
+            experiments, "translation", "tuned", None, ('evaluation.metrics=["cider"]',), where)  # fmt: skip
 
 
 def test_missing_data_is_named_with_what_to_do(tmp_path, monkeypatch):

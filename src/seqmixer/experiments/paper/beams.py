@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from seqmixer import __version__
-from seqmixer.build import named_metric
+from seqmixer.build import Metrics
 from seqmixer.data import Task, in_order
 from seqmixer.evaluation import device_of, search
 from seqmixer.evaluation.scoring import kept, paper_signature, standard
@@ -44,7 +44,7 @@ class Protocol:
         found = {}
         for metric in self.metrics:
             rows = [
-                metric.statistics(part, batch.references)
+                metric.statistics(batch.rollout(part))
                 for part, batch in zip(words.split([len(batch) for batch in tests]), tests, strict=True)
             ]
             found[metric.name] = torch.cat(rows).cpu()[list(self.chosen)]
@@ -58,7 +58,7 @@ def paper_protocol(run: Run, task: Task) -> Protocol:
         return Protocol([BLEU_BEST], range(len(meta)), {BLEU_BEST.name: signature})
     references = [each["references"] for each in meta]
     chosen = kept([str(each["source"]) for each in meta], references)
-    metrics = [named_metric(name, run.config, task, run.folder) for name in ("bleu", "rouge2")]
+    metrics = Metrics(run.config, task, run.folder).every(["bleu", "rouge2"])
     vocab = str(len(task.target_vocab))  # others are UNK, which ROUGE leaves out
     signatures = {m.name: paper_signature(m, references, chosen, task.length, vocab) for m in metrics}
     return Protocol(metrics, chosen, signatures)

@@ -76,7 +76,7 @@ def curves(results: Results) -> str:
     grid, (task,) = results.grid, results.grid.tasks
     offset, logs = max(map(len, grid.logs(task, BASE))), grid.logs(task, PROPOSED)
     scratch = [method.name for method in EVERY if method.scratch and method.name in results.methods]
-    metric = results.experiment.config.evaluation.metric
+    metric = results.experiment.config.metrics[0]
     with style():
         figure = Figure(figsize=(9.6, 5.2), layout="constrained")
         (score, perplexity), (reward, writing) = figure.subplots(2, 2, sharex=True, height_ratios=[3, 2])

@@ -59,7 +59,7 @@ def run_paper(
 
 
 def run_one(experiment: Experiment, card: DataSizes, seeds: Sequence[int], workers: int) -> Results:
-    names = standard_metrics(experiment.config.evaluation.metric, card.source_words is None)
+    names = standard_metrics(experiment.config.metrics[0], card.source_words is None)
     recipes = [experiment.recipe]
     with watched(recipes, len(seeds), experiment.folder, workers) as watcher:
         run_grid(

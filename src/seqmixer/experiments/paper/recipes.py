@@ -90,15 +90,15 @@ def recipe_file(task: str, recipe: str) -> Path:
 
 def require_scored(config: Config, path: Path) -> None:
     """The tables hold the paper's scores."""
-    metric, images = config.evaluation.metric, config.data.task == "captions"
+    metric, images = config.metrics[0], config.data.task == "captions"
     if metric not in (("bleu", "bleu_best") if images else ("bleu", "rouge2")):
         known = "bleu or bleu_best for captions" if images else "bleu or rouge2"
-        raise ConfigError(f"{path}: evaluation.metric = {metric!r}; the paper's tables have {known}")
+        raise ConfigError(f"{path}: evaluation.metrics = [{metric!r}]; the paper's tables have {known}")
 
 
 def chosen(names: str | None, config: Config) -> tuple[Method, ...]:
     """The methods with these names, separated by commas. Default: all; MIXER on BLEU where the score is another."""
-    every = tuple(method for method in EVERY if method.only in (None, config.evaluation.metric))
+    every = tuple(method for method in EVERY if method.only in (None, config.metrics[0]))
     if names is None:
         return every
     known = {method.name: method for method in every}

@@ -85,7 +85,7 @@ class Results:
     @property
     def metric(self) -> str:
         """Of Fig. 5, in the paper's protocol."""
-        return main_metric(self.experiment.config.evaluation.metric, self.images)
+        return main_metric(self.experiment.config.metrics[0], self.images)
 
     def of(self, method: str) -> list[Result]:
         """By seed."""
@@ -115,9 +115,9 @@ class Results:
     def measures(self) -> list[tuple[str, Row]]:
         """Every score of both protocols, greedy and with the widest beam."""
         config = self.experiment.config
-        text = ["bleu", "rouge2"] if config.evaluation.metric == "rouge2" else ["bleu"]
+        text = ["bleu", "rouge2"] if config.metrics[0] == "rouge2" else ["bleu"]
         names = [("paper", name) for name in ([BLEU_BEST.name] if self.images else text)]
-        names += [("standard", name) for name in standard_metrics(config.evaluation.metric, self.images)]
+        names += [("standard", name) for name in standard_metrics(config.metrics[0], self.images)]
         return [
             (protocol, self.row("greedy" if width == 1 else f"beam {width}", protocol, name, width))
             for protocol, name in names
@@ -126,7 +126,7 @@ class Results:
 
     def beam_curve(self, method: str, protocol: str = "paper") -> list[MethodScores]:
         """Fig. 6: the score by width of the beam; of the standard protocol its first metric."""
-        first = standard_metrics(self.experiment.config.evaluation.metric, self.images)[0]
+        first = standard_metrics(self.experiment.config.metrics[0], self.images)[0]
         metric = self.metric if protocol == "paper" else first
         return [self.cell(method, protocol, metric, width) for width in WIDTHS]
 

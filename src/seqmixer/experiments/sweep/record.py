@@ -100,7 +100,7 @@ def best_toml(record: Record) -> str:
 
 
 def scored(record: Record, trial: Outcome) -> str:
-    return f"{record.search.config.evaluation.metric} {number(trial.score)}"
+    return f"{record.search.config.metrics[0]} {number(trial.score)}"
 
 
 def as_json(record: Record) -> dict[str, object]:
@@ -110,7 +110,7 @@ def as_json(record: Record) -> dict[str, object]:
         "method": search.method,
         "seed": search.seed,
         "prune_after": search.prune_after,
-        "metric": search.config.evaluation.metric,
+        "metric": search.config.metrics[0],
         "space": {name: written(found) for name, found in search.space.items()},
         "best": {"trial": record.ranked[0].number, "score": record.ranked[0].score, "values": record.ranked[0].values},
         "importance": record.importance,
@@ -186,7 +186,7 @@ def table(record: Record) -> Table:
     shown = Table(title=summary(record), title_justify="left", caption_justify="left", box=None, pad_edge=False)
     shares = ", ".join(f"{name} {share:.2f}" for name, share in record.importance.items())
     shown.caption = f"importance: {shares or 'too few trials, or too alike, to tell'}"
-    for name in ("trial", *names, record.search.config.evaluation.metric, "epochs", "seconds"):
+    for name in ("trial", *names, record.search.config.metrics[0], "epochs", "seconds"):
         shown.add_column(escape(name), justify="right", overflow="fold")
     for trial in record.ranked[:SHOWN]:
         cells = [escape(brief(trial.values[name])) for name in names]

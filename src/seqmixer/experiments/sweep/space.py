@@ -21,7 +21,7 @@ from seqmixer.settings import change_kind, explain, flat
 
 MOST = 100_000  # values of one setting in a grid
 RANGE = ("low", "high", "log", "step")
-FIXED = ("name", "data.task", "data.folder", "data.length", "data.seed", "evaluation.metric", "evaluation.unit")
+FIXED = ("name", "data.task", "data.folder", "data.length", "data.seed", "evaluation.metrics", "evaluation.unit")
 
 Value = bool | int | float | str
 Values = dict[str, Value]  # of one trial, by the full name of the setting
@@ -142,6 +142,9 @@ def require_searchable(name: str, base: Config, path: Path) -> None:
     if name in FIXED:
         reason = "every trial has its own" if name == "name" else "the scores of its trials would not compare"
         raise ConfigError(f"{path}: {name} cannot be searched: {reason}")
+    if name == "reward.name" and not base.evaluation.metrics:
+        reason = "the scores of its trials would not compare; set evaluation.metrics, which is else the reward"
+        raise ConfigError(f"{path}: reward.name cannot be searched: {reason}")
 
 
 def probes(found: Domain) -> tuple[Value, ...]:
