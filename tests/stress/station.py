@@ -73,13 +73,13 @@ def prepare() -> None:
     import gc
 
     import peft
-    import seqmixer.evaluation.scoring
     import torch
     import torch.distributed.run
     import transformers.models.gpt2
     import transformers.models.t5
 
     import seqmixer.cli
+    import seqmixer.evaluation.scoring
     import seqmixer.runs
     import seqmixer.runs.inference
     import seqmixer.training

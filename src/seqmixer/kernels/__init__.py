@@ -6,24 +6,24 @@ rounding. `plain()` switches the second one off, to measure it and to look for m
 
 from seqmixer.kernels.capture import Programs, run_anew, warming
 from seqmixer.kernels.drawing import draw
-from seqmixer.kernels.overlap import aside
+from seqmixer.kernels.overlap import overlapped
 from seqmixer.kernels.projection import ROOM, linear, linear_log_prob
 from seqmixer.kernels.recurrence import Attention, recur
-from seqmixer.kernels.switch import fused, in_triton, multiply_in, plain
+from seqmixer.kernels.switch import fused, in_triton, plain, set_matmul_precision
 
 __all__ = [
     "ROOM",
     "Attention",
     "Programs",
-    "aside",
     "draw",
     "fused",
     "in_triton",
     "linear",
     "linear_log_prob",
-    "multiply_in",
+    "overlapped",
     "plain",
     "recur",
     "run_anew",
+    "set_matmul_precision",
     "warming",
 ]

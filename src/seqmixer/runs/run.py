@@ -6,7 +6,7 @@ log.jsonl  samples.txt  last/  best/  scores.json     what came of it
 
 import json
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -14,8 +14,6 @@ import torch
 from torch import Tensor
 
 from seqmixer import files
-from seqmixer.storage import pretrained
-from seqmixer.parallel import ranks
 from seqmixer.algorithms import Algorithm
 from seqmixer.build import (
     Dimensions,
@@ -30,6 +28,10 @@ from seqmixer.config import TOYS, Config, HuggingFaceSettings
 from seqmixer.data import Split, Task, Vocab, Vocabs, Vocabulary, coverage, in_order
 from seqmixer.errors import RewardError, RunError, unknown
 from seqmixer.evaluation import SCORES, Evaluation, Scores, evaluate
+from seqmixer.kernels import set_matmul_precision
+from seqmixer.parallel import ranks
+from seqmixer.schedules import stages
+from seqmixer.storage import checkpoint, pretrained
 from seqmixer.storage.identity import (
     MANIFEST,
     alone_in,
@@ -41,12 +43,9 @@ from seqmixer.storage.identity import (
     require_whole,
     seal,
 )
-from seqmixer.kernels import multiply_in
-from seqmixer.schedules import stages
-from seqmixer.storage import checkpoint
-from seqmixer.training import Progress, Silent, Training, device, read_log
+from seqmixer.training import Callback, Training, device, read_log
 from seqmixer.training import epochs as epochs_of
-from seqmixer.training.position import progress_of, restored_best
+from seqmixer.training.saving import progress_of, restored_best
 from seqmixer.types import Reward, SequenceModel
 
 
@@ -83,19 +82,21 @@ class Run:
         )
 
 
-def train(config: Config, out: Path = Path("runs"), progress: Progress | None = None, task: Task | None = None) -> Run:
+def train(
+    config: Config, out: Path = Path("runs"), callbacks: Sequence[Callback] = (), task: Task | None = None
+) -> Run:
     """Train to the end and score the test split. Called again after a stop, it goes on; once done, it only scores.
 
-    `task` is what config.data says, where somebody has read it already.
+    `callbacks` are called while it trains. `task` is what config.data says, where somebody has read it already.
     """
     folder = out / config.name
     ranks.start(config.training.device)
     device(config.training.device)  # refused before anything is read or written
     with alone_in(folder):
-        return train_alone(located(config), folder, progress if progress and ranks.first() else Silent(), task)
+        return train_alone(located(config), folder, callbacks, task)
 
 
-def train_alone(config: Config, folder: Path, progress: Progress, task: Task | None) -> Run:
+def train_alone(config: Config, folder: Path, callbacks: Sequence[Callback], task: Task | None) -> Run:
     if config.training.threads is not None:
         torch.set_num_threads(config.training.threads)
     require_same_config(folder, config)
@@ -109,7 +110,7 @@ def train_alone(config: Config, folder: Path, progress: Progress, task: Task | N
     if config.training.start is not None and not goes_on:
         start_from(model, task, Path(config.training.start))
     require_same_data(folder, task.splits)
-    with ranks.first_ahead():  # what they count beforehand is kept in the folder
+    with ranks.first_rank_first():  # what they count beforehand is kept in the folder
         reward, metric = build_reward(config, task, folder), build_metric(config, task, folder)
     algorithm = build_algorithm(config.algorithm, reward, model.features, task.length)
     if isinstance(config.model, HuggingFaceSettings):
@@ -121,9 +122,7 @@ def train_alone(config: Config, folder: Path, progress: Progress, task: Task | N
         write_identity(folder, config, task, dimensions)
         if isinstance(config.model, HuggingFaceSettings):
             pretrained.keep(config.model.path, model, task.target_vocab, folder)
-    for line in description(config, task, model, algorithm, epochs):
-        progress.note(line)
-    Training(
+    training = Training(
         model,
         algorithm,
         task,
@@ -133,8 +132,11 @@ def train_alone(config: Config, folder: Path, progress: Progress, task: Task | N
         decode_batch=config.evaluation.batch_size,
         metric=metric,
         seed=config.seed,
-        progress=progress,
-    ).run()
+        callbacks=callbacks,
+    )
+    for line in description(config, task, model, algorithm, epochs):
+        training.note(line)
+    training.run()
     run = load(folder)
     write_scores(run, task)
     if isinstance(config.model, HuggingFaceSettings) and ranks.first():
@@ -185,7 +187,7 @@ def load(folder: Path) -> Run:
         raise RunError(f"{folder}: target.vocab is missing; this is no complete run folder")
     model = build_model(config.model, dimensions, folder)
     checkpoint.load_weights(model, best_weights(folder), folder / "best")
-    multiply_in(config.training.precision)
+    set_matmul_precision(config.training.precision)
     model.to(device(config.training.device)).eval()
     return Run(folder, config, model, dimensions, *vocabs)
 

@@ -19,7 +19,7 @@ from seqmixer.experiments.paper.beams import WIDTHS
 from seqmixer.experiments.paper.results import Results, published_cells
 from seqmixer.experiments.summary import LABELS, METRIC_LABELS, Row
 from seqmixer.training import epochs, read_log
-from seqmixer.training.log import Event
+from seqmixer.training.callbacks import Event
 
 if TYPE_CHECKING:  # an extra: loaded by the functions that draw
     from matplotlib.axes import Axes
