@@ -270,7 +270,7 @@ def test_a_stopped_run_goes_on_as_if_it_had_not_been(small, lines, kind):
     settings = config(kind, lines, data=data)
     whole = train(settings, Path("whole"))
     with pytest.raises(Interrupted):
-        train(settings, Path("stopped"), Stopping(after=3))
+        train(settings, Path("stopped"), [Stopping(after=3)])
     resumed = train(settings, Path("stopped"))
 
     for name in ("scores.json", "test.txt", "samples.txt"):

@@ -17,7 +17,7 @@ from seqmixer.rewards import BLEU, sentence_bleu
 from seqmixer.training.step import Step
 from seqmixer.types import PAD
 
-SIZES = (4, 5, 1)  # of batches: even shares, uneven ones, and fewer sentences than processes
+SIZES = {4: 5, 3: 3, 1: 1}  # of first batches (even shares, uneven ones, fewer than ranks), by the batch size
 WORDS = ["a", "b", "c", "d", "e"]
 
 
@@ -59,8 +59,9 @@ def algorithms(features):
 
 def gradients(task):
     """Of one step of each algorithm, with what it logs."""
-    for size in SIZES:
-        batch = next(batches(task.train, size, task.length, seed=1, epoch=0))
+    for size, batch_size in SIZES.items():
+        batch = next(batches(task.train, batch_size, task.length, seed=1, epoch=0))
+        assert len(batch) == size
         for name in algorithms(8):
             net = model(task)
             algorithm = algorithms(net.features)[name]
