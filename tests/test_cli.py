@@ -262,7 +262,7 @@ def test_ctrl_c_says_how_to_go_on(run, config, monkeypatch):
 
     from seqmixer.training import Terminal
 
-    monkeypatch.setattr(Terminal, "batch", lambda self, means: os.kill(os.getpid(), signal.SIGINT))
+    monkeypatch.setattr(Terminal, "step", lambda self, run: os.kill(os.getpid(), signal.SIGINT))
     code, _, err = run("train", "run.toml", *TINY)
     assert code == 130
     last = err.splitlines()[-1]

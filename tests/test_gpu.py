@@ -21,7 +21,7 @@ from seqmixer.rewards import (
     sentence_bleu,
     sentence_chrf,
 )
-from seqmixer.training import Silent, Training, epochs, read_log
+from seqmixer.training import Callback, Training, epochs, read_log
 from seqmixer.types import EOS, PAD, Rollout
 
 pytestmark = [
@@ -89,13 +89,13 @@ def test_the_kl_term_and_skipped_batches_are_part_of_the_captured_step(tmp_path)
 
     notes = []
 
-    class Notes(Silent):
+    class Notes(Callback):
         def note(self, line):
             notes.append(line)
 
     algorithm = Mixer(reward, LinearBaseline(model.features), task.length, [15, 0, 0], kl=0.1)
     settings = TrainingConfig(batch_size=4, lr=0.004, device="cuda", nonfinite="skip")
-    run = Training(model, algorithm, task, tmp_path, epochs=3, settings=settings, progress=Notes())
+    run = Training(model, algorithm, task, tmp_path, epochs=3, settings=settings, callbacks=[Notes()])
     run.run()
     assert not run.step.programs.impossible
     assert run.step.programs.captured

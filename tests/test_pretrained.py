@@ -25,7 +25,7 @@ from seqmixer.models import huggingface
 from seqmixer.runs import load, task_of, train
 from seqmixer.storage import checkpoint
 from seqmixer.storage.pretrained import export, require_positions, vocabs
-from seqmixer.training import Silent, epochs, read_log
+from seqmixer.training import Callback, epochs, read_log
 from seqmixer.types import Rollout
 
 ROOT = Path(__file__).parents[1]
@@ -76,13 +76,13 @@ def config(kind, lines, **settings):
     return Config.parse({**values, **settings})
 
 
-class Stopping(Silent):
+class Stopping(Callback):
     """Ctrl-C after so many batches."""
 
     def __init__(self, after):
         self.left = after
 
-    def batch(self, means):
+    def step(self, run):
         self.left -= 1
         if self.left == 0:
             os.kill(os.getpid(), signal.SIGINT)
@@ -217,7 +217,7 @@ def test_a_stopped_run_goes_on_without_the_first_model(small, lines):
     settings = settings.model_copy(update={"model": settings.model.model_copy(update={"path": str(small / "model")})})
     whole = train(settings, Path("elsewhere"))
     with pytest.raises(Interrupted):
-        train(settings, progress=Stopping(after=1))
+        train(settings, callbacks=[Stopping(after=1)])
     shutil.rmtree("model")
 
     resumed = train(settings)
@@ -230,7 +230,7 @@ def test_a_stopped_run_goes_on_without_the_first_model(small, lines):
 def test_a_run_folder_that_lacks_something_is_named(small, lines):
     settings = config("t5", lines)
     with pytest.raises(Interrupted):
-        train(settings, progress=Stopping(after=1))
+        train(settings, callbacks=[Stopping(after=1)])
 
     def says():
         with pytest.raises((RunError, ConfigError)) as caught:
@@ -270,7 +270,7 @@ def test_a_stopped_run_goes_on_as_if_it_had_not_been(small, lines, kind):
     settings = config(kind, lines, data=data)
     whole = train(settings, Path("whole"))
     with pytest.raises(Interrupted):
-        train(settings, Path("stopped"), Stopping(after=3))
+        train(settings, Path("stopped"), [Stopping(after=3)])
     resumed = train(settings, Path("stopped"))
 
     for name in ("scores.json", "test.txt", "samples.txt"):

@@ -17,7 +17,7 @@ from seqmixer.rewards import BLEU, sentence_bleu
 from seqmixer.training.step import Step
 from seqmixer.types import PAD
 
-SIZES = (4, 5, 1)  # of batches: even shares, uneven ones, and fewer sentences than processes
+SIZES = {4: 5, 3: 3, 1: 1}  # of first batches (even shares, uneven ones, fewer than ranks), by the batch size
 WORDS = ["a", "b", "c", "d", "e"]
 
 
@@ -59,8 +59,9 @@ def algorithms(features):
 
 def gradients(task):
     """Of one step of each algorithm, with what it logs."""
-    for size in SIZES:
-        batch = next(batches(task.train, size, task.length, seed=1, epoch=0))
+    for size, batch_size in SIZES.items():
+        batch = next(batches(task.train, batch_size, task.length, seed=1, epoch=0))
+        assert len(batch) == size
         for name in algorithms(8):
             net = model(task)
             algorithm = algorithms(net.features)[name]
@@ -70,7 +71,7 @@ def gradients(task):
                 for parameter, value in module.named_parameters():
                     if value.grad is not None:
                         yield f"gradient/{name}/{size}/{parameter}", value.grad.clone()
-            for metric, mean in step.means.values().items():
+            for metric, mean in step.averages.values().items():
                 if (name, metric) != ("samples", "distinct"):  # of the pairs that one process sees; here some are equal
                     yield f"metric/{name}/{size}/{metric}", torch.tensor(mean, dtype=torch.double)
 
@@ -91,16 +92,13 @@ def exchanged():
     rank = ranks.rank()
     net = torch.nn.Linear(2, 1)
     torch.nn.init.constant_(net.weight, rank + 5.0)
-    ranks.equal_weights(net)
+    Step(net, Xent(), TrainingConfig())
     yield "equal_weights", net.weight.detach().clone()
     yield "own_seed", torch.tensor([ranks.own_seed(7), ranks.own_seed(7, moment=3)])
     yield "agreed", torch.tensor(ranks.agreed(rank == 1, False, True))
     yield "gathered", torch.tensor(ranks.gathered(10 * rank))
     yield "from_first", torch.tensor(ranks.from_first(lambda: 3 + rank))
-    yield (
-        "average",
-        torch.stack(ranks.average([torch.tensor(1.0 + rank), torch.tensor(10.0 * rank)], weight=1 + 2 * rank)),
-    )
+    yield "total", ranks.total(torch.tensor([1.0 + rank, 10.0 + 10 * rank]))
     yield "ratio", ranks.ratio(torch.tensor(3 * rank), torch.tensor(4 * rank))
 
 

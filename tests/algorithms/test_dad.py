@@ -184,5 +184,5 @@ def test_the_stage_is_xent_as_long_as_only_the_reference_is_fed():
     dad = Dad([1.0, 0.75])
 
     assert dad.stage(0) == Stage("XENT", program="xent")
-    assert dad.stage(5) == Stage("DAD, the model's own words fed more and more", "dad", dial=0.75)
+    assert dad.stage(5) == Stage("DAD, the model's own words fed more and more", "dad", scheduled=0.75)
     assert dad.reward is None

@@ -180,6 +180,6 @@ def test_s_follows_the_epoch():
 def test_stages_say_s_and_k():
     e2e = E2E([15, 13], 5)
 
-    assert e2e.stage(0) == Stage("E2E, reference fed for s = 15 steps, then 5-max", "e2e, s = 15", dial=15)
-    assert e2e.stage(3) == Stage("E2E, reference fed for s = 13 steps, then 5-max", "e2e, s = 13", dial=13)
+    assert e2e.stage(0) == Stage("E2E, reference fed for s = 15 steps, then 5-max", "e2e, s = 15", scheduled=15)
+    assert e2e.stage(3) == Stage("E2E, reference fed for s = 13 steps, then 5-max", "e2e, s = 13", scheduled=13)
     assert e2e.reward is None

@@ -311,8 +311,8 @@ def test_stages_say_s():
 
     assert mixer.stage(0) == Stage("XENT", program="xent")
     assert mixer.stage(1) == Stage(
-        "MIXER, XENT on the first s = 13 words, REINFORCE on the rest", "MIXER", dial=13, rewarded=True
+        "MIXER, XENT on the first s = 13 words, REINFORCE on the rest", "MIXER", scheduled=13, rewarded=True
     )
     assert mixer.stage(9) == Stage(
-        "MIXER, XENT on the first s = 0 words, REINFORCE on the rest", "MIXER", dial=0, rewarded=True
+        "MIXER, XENT on the first s = 0 words, REINFORCE on the rest", "MIXER", scheduled=0, rewarded=True
     )

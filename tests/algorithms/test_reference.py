@@ -70,7 +70,7 @@ def expected_gradient(algorithm, model, every, p):
 
 
 def held_to(reference, algorithm):
-    algorithm.remember(reference)
+    algorithm.set_reference(reference)
     return algorithm
 
 
@@ -153,7 +153,7 @@ def test_the_reference_is_the_model_as_it_was_without_dropout_and_without_gradie
     with torch.no_grad():
         for parameter in model.parameters():
             parameter += 1
-    algorithm.remember(model)  # once is enough: the first is kept
+    algorithm.set_reference(model)  # once is enough: the first is kept
     algorithm.train()
 
     first, again = (reference_log_prob(algorithm.reference, SOURCE, TARGET) for _ in range(2))
@@ -184,7 +184,7 @@ def test_the_log_has_the_kl_of_the_batch_and_without_the_term_nothing_is_kept():
 def test_without_a_model_to_be_held_to_the_call_that_is_missing_is_named():
     algorithm = Reinforce(lambda rollout: torch.ones(1).double(), LinearBaseline(H).double(), kl=0.25)
 
-    message = "kl = 0.25, but there is no reference model; call remember(model) first"
+    message = "kl = 0.25, but there is no reference model; call set_reference(model) first"
     with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
         algorithm(translator(), ONE, 0)
 

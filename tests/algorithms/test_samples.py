@@ -127,7 +127,7 @@ def test_a_source_is_read_once_for_all_its_sentences():
         return encode(network, source)
 
     algorithm = Reinforce(lambda _: torch.rand(6).double(), LeaveOneOut(), kl=0.1, samples=3)
-    algorithm.remember(model)
+    algorithm.set_reference(model)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Recurrent, "encode", spy)
         algorithm(model, BATCH, 0)
@@ -146,7 +146,7 @@ def test_the_model_that_is_held_to_reads_the_source_of_each_sentence(s):
     def loss(batch, samples):
         baseline = LinearBaseline(H).double()
         mixer = Mixer(lambda _: r, baseline, T, [s], generate=writing(words), kl=0.5, samples=samples)
-        mixer.remember(held)
+        mixer.set_reference(held)
         return mixer(model, batch, 0)
 
     torch.testing.assert_close(loss(BATCH, 3).value, loss(larger, 1).value)

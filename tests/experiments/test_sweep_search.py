@@ -36,7 +36,7 @@ def search(tmp_path):
     return make
 
 
-def near_a_hundredth(config, folder, progress):
+def near_a_hundredth(config, folder, pruner):
     """Highest where the rate is 0.01, whatever else is set."""
     score = -abs(math.log10(config.training.lr) + 2)
     (folder / config.name).mkdir(exist_ok=True)
@@ -84,11 +84,11 @@ def test_a_stopped_search_goes_on_as_if_it_had_not_been(search, method):
     whole = done(search(space, "whole", method, trials))
     calls = []
 
-    def stops_twice(config, folder, progress):
+    def stops_twice(config, folder, pruner):
         calls.append(config.name)
         if len(calls) in (4, 6):
             raise KeyboardInterrupt if len(calls) == 4 else Interrupted("in an epoch")
-        return near_a_hundredth(config, folder, progress)
+        return near_a_hundredth(config, folder, pruner)
 
     stopped = search(space, "stopped", method, trials)
     message = f"stopped with 3 of 12 trials over; saved in {stopped.folder}"
@@ -171,16 +171,51 @@ def test_a_process_that_is_killed_while_it_writes_to_the_journal_holds_up_nobody
     assert time.monotonic() - began < 29  # Optuna's own locks wait for 30 seconds
 
 
+class Stopped:
+    """A training loop, for a callback that may end it."""
+
+    why = None
+
+    def end(self, why):
+        self.why = why
+
+
+def test_a_pruned_trial_that_dies_before_it_was_told_is_pruned_when_it_is_resumed(search):
+    def dies_when_pruned(config, folder, pruner):
+        """Better again in the last epoch: only what was kept with the trial says that it is pruned."""
+        if config.training.lr != 0.9:
+            scores = [2.0] * 3
+        else:
+            calls.append(config.name)
+            scores = [1.0] if len(calls) == 1 else []
+        for epoch, score in enumerate(scores, 1):
+            run = Stopped()
+            pruner.epoch_end(run, {"event": "epoch", "epoch": epoch, "valid": {"perplexity": 1.0, "bleu": score}})
+            if run.why:
+                raise KeyboardInterrupt
+        return 3.0
+
+    calls, space = [], {"training.lr": Choices((0.1, 0.2, 0.3, 0.4, 0.5, 0.9))}
+    with pytest.raises(Interrupted):
+        done(search(space, method="grid", prune_after=1), dies_when_pruned)
+    (seen,) = done(search(space, method="grid", prune_after=1), dies_when_pruned)
+    assert (seen.state, seen.score) == ("pruned", 1.0)
+
+
 def test_a_trial_that_does_badly_is_stopped_early(search):
     ran = {}
 
-    def improves(config, folder, progress):
+    def improves(config, folder, pruner):
         """With the rate 0.9 best in the first epoch, else twice the epoch plus the rate."""
         ran[config.training.lr] = 0
         for epoch in range(1, 7):
             ran[config.training.lr] = epoch
             score = 1 / epoch if config.training.lr == 0.9 else 2 * epoch + config.training.lr
-            progress.closed({"event": "epoch", "epoch": epoch, "valid": {"perplexity": 1.0, "bleu": score}})
+            run = Stopped()
+            pruner.epoch_end(run, {"event": "epoch", "epoch": epoch, "valid": {"perplexity": 1.0, "bleu": score}})
+            if run.why:
+                assert run.why.startswith("the sweep prunes it: ")
+                break
         return score
 
     rates = (0.1, 0.2, 0.3, 0.4, 0.5, 0.9, 0.05, 0.6)
@@ -194,10 +229,10 @@ def test_a_trial_that_does_badly_is_stopped_early(search):
 
 
 def test_a_resumed_trial_may_report_an_epoch_again(search):
-    def dies_after_reporting(config, folder, progress):
+    def dies_after_reporting(config, folder, pruner):
         calls.append(config.name)
         for epoch, score in enumerate([5.0, 7.0, 6.0][len(calls) - 1 :], len(calls)):  # epoch 2 comes twice
-            progress.closed({"event": "epoch", "epoch": epoch, "valid": {"perplexity": 1.0, "bleu": score}})
+            pruner.epoch_end(Stopped(), {"event": "epoch", "epoch": epoch, "valid": {"perplexity": 1.0, "bleu": score}})
             if len(calls) == 1 and epoch == 2:
                 raise KeyboardInterrupt
         return 7.0
@@ -209,12 +244,12 @@ def test_a_resumed_trial_may_report_an_epoch_again(search):
 
 
 def test_trials_fail_for_their_settings_and_the_search_goes_on(search):
-    def fails(config, folder, progress):
+    def fails(config, folder, pruner):
         if config.training.lr == 0.1:
             raise Diverged("not a finite number: loss")
         if config.training.lr == 0.2:
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nmore of it")
-        return near_a_hundredth(config, folder, progress)
+        return near_a_hundredth(config, folder, pruner)
 
     space = {"training.lr": Choices((0.1, 0.2, 0.3)), "model.window": Choices((3, 4))}
     seen = done(search(space, method="grid"), fails)
@@ -230,7 +265,7 @@ def test_trials_fail_for_their_settings_and_the_search_goes_on(search):
 
 
 def test_any_other_error_stops_the_search_and_leaves_the_trial_to_be_taken_up(search):
-    def breaks(config, folder, progress):
+    def breaks(config, folder, pruner):
         raise DataError("train.de: no such file")
 
     with pytest.raises(DataError, match=r"^train\.de: no such file$"):
@@ -282,7 +317,7 @@ def test_the_record_has_the_best_config_and_the_whole_search(search):
 
 
 def test_a_search_without_a_finished_trial_says_why(search):
-    def fails(config, folder, progress):
+    def fails(config, folder, pruner):
         raise Diverged("not a finite number: loss")
 
     found = search(trials=2)

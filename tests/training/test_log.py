@@ -5,15 +5,15 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seqmixer.training.averages import Averages
 from seqmixer.training.clock import Clock
-from seqmixer.training.means import Means
 
 CPU = torch.device("cpu")
 
 
 def means_of(*batches):
     """Of (metrics, how many things each is a mean of) each."""
-    means = Means(CPU)
+    means = Averages(CPU)
     for metrics, count in batches:
         means.add({name: torch.tensor([value * count, count]) for name, value in metrics.items()})
     return means

@@ -19,7 +19,7 @@ from seqmixer.models import AttentiveEncoder, LSTMCell, Recurrent
 from seqmixer.rewards import sentence_bleu
 from seqmixer.schedules import decayed
 from seqmixer.storage import checkpoint
-from seqmixer.training import Silent, Training, device, epochs, loop, read_log
+from seqmixer.training import Callback, Training, device, epochs, read_log, saving
 from seqmixer.types import Loss
 
 SETTINGS = TrainingConfig(batch_size=4, lr=0.01)
@@ -49,19 +49,19 @@ def training(task, out, forced=(6, 6, 3, 0), settings=SETTINGS, **kwargs):
     return Training(model, mixer_for(model, forced), task, out, epochs=len(forced), settings=settings, **kwargs)
 
 
-class StopAt(Silent):
+class StopAt(Callback):
     """Presses Ctrl-C after so many batches."""
 
     def __init__(self, batches):
         self.left = batches
 
-    def batch(self, means):
+    def step(self, run):
         self.left -= 1
         if self.left == 0:
             os.kill(os.getpid(), signal.SIGINT)
 
 
-class Hearing(Silent):
+class Hearing(Callback):
     """Writes down what is said."""
 
     def __init__(self):
@@ -115,7 +115,7 @@ def test_resumed_run_equals_uninterrupted_bit_for_bit(task, tmp_path, batches, r
     settings = SETTINGS.model_copy(update={"rl_lr": rl_lr})
     training(task, tmp_path / "whole", settings=settings).run()
     with pytest.raises(Interrupted):
-        training(task, tmp_path / "parts", settings=settings, progress=StopAt(batches)).run()
+        training(task, tmp_path / "parts", settings=settings, callbacks=[StopAt(batches)]).run()
     training(task, tmp_path / "parts", settings=settings).run()
 
     for place in ("last", "best"):
@@ -130,7 +130,7 @@ def test_resumed_run_equals_uninterrupted_bit_for_bit(task, tmp_path, batches, r
 @pytest.mark.slow
 def test_killed_at_twenty_random_moments_a_run_ends_with_the_same_weights(task, tmp_path, monkeypatch):
     """SIGKILL, also while a checkpoint is written: it is made to write one after every batch."""
-    monkeypatch.setattr("seqmixer.training.loop.SHARE", math.inf)
+    monkeypatch.setattr("seqmixer.training.saving.SHARE", math.inf)
     settings = SETTINGS.model_copy(update={"save_minutes": 1e-9, "rl_lr": 0.003})
     forced = (6,) * 6 + (4, 2, 0) * 2
     training(task, tmp_path / "whole", forced=forced, settings=settings).run()
@@ -164,7 +164,7 @@ def test_an_interrupted_run_says_where_it_stopped(task, tmp_path):
     with pytest.raises(
         Interrupted, match=re.escape(f"stopped in epoch 2 after 1 of 3 batches; saved in {tmp_path / 'last'}")
     ):
-        training(task, tmp_path, progress=StopAt(4)).run()
+        training(task, tmp_path, callbacks=[StopAt(4)]).run()
 
 
 def test_a_finished_run_is_not_trained_again(task, tmp_path):
@@ -172,7 +172,7 @@ def test_a_finished_run_is_not_trained_again(task, tmp_path):
     before = (tmp_path / "log.jsonl").read_bytes()
     progress, said = StopAt(1), []
     progress.note = said.append
-    assert training(task, tmp_path, progress=progress).run().epoch == 4
+    assert training(task, tmp_path, callbacks=[progress]).run().epoch == 4
     assert (tmp_path / "log.jsonl").read_bytes() == before
     assert said == [f"{tmp_path}: all epochs are done, nothing is trained; another folder begins anew"]
 
@@ -230,14 +230,14 @@ def test_mixed_stages_start_from_the_best_model_with_a_rate_of_their_own(task, t
     run = training(task, tmp_path, settings=SETTINGS.model_copy(update={"rl_lr": 0.002}))
     seen = {}
 
-    class Watch(Silent):
-        def epoch(self, epoch, epochs, stage, batch, total):
-            if epoch == 3:
+    class Watch(Callback):
+        def epoch_begin(self, run):
+            if run.position.epoch == 2:
                 seen["weights"] = {name: value.clone() for name, value in run.model.state_dict().items()}
                 seen["memory"] = dict(run.step.optimizer.state)
                 seen["best"], _ = checkpoint.load(tmp_path / "best")
 
-    run.progress = Watch()
+    run.callbacks.append(Watch())
     run.run()
     assert [event["rate"] for event in epochs(read_log(tmp_path))] == [0.01, 0.01, 0.002, 0.002]
     assert seen["memory"] == {}
@@ -279,12 +279,53 @@ def test_xent_does_not_end_a_run_whose_rewarded_stage_has_a_rate_of_its_own(task
 def test_a_run_that_ends_early_says_why(task, tmp_path):
     settings = TrainingConfig(batch_size=4, optimizer="sgd", lr=3.0, decay=2.0, min_lr=2.0)
     heard = Hearing()
-    Training(model_for(task), Xent(), task, tmp_path, epochs=50, settings=settings, progress=heard).run()
+    Training(model_for(task), Xent(), task, tmp_path, epochs=50, settings=settings, callbacks=[heard]).run()
     done = len(epochs(read_log(tmp_path)))
     (end,) = [event for event in read_log(tmp_path) if event["event"] == "end"]
     assert end == {"event": "end", "epoch": done, "why": "the rate 1.5 is below training.min_lr = 2"}
     assert f"  the rate 1.5 is below training.min_lr = 2: the run ends after {done} of 50 epochs" in heard.lines
     assert done < 50
+
+
+class EndAt(Callback):
+    """Asks the run to end after so many batches, and notes all that it is told."""
+
+    def __init__(self, batches):
+        self.left, self.told = batches, []
+
+    def begin(self, run):
+        self.told.append("begin")
+
+    def epoch_begin(self, run):
+        self.told.append(f"epoch {run.position.epoch + 1}")
+
+    def step(self, run):
+        self.left -= 1
+        if self.left == 0:
+            run.end("enough")
+            run.end("more than enough")  # the first reason counts
+
+    def epoch_end(self, run, event):
+        assert read_log(run.out)[-1] == event  # the log is written first
+        assert not checkpoint.exists(run.out / "last") or checkpoint.load(run.out / "last")[1]["epoch"] < event["epoch"]
+        self.told.append(event["event"])
+
+    def event(self, run, event):
+        self.told.append((event["event"], event["why"]))
+
+    def end(self, run):
+        self.told.append("end")
+
+
+def test_a_callback_ends_the_run_after_its_epoch_and_it_stays_ended(task, tmp_path):
+    callback = EndAt(4)  # batches, of three an epoch
+    position = training(task, tmp_path, callbacks=[callback]).run()
+    assert (position.epoch, position.over) == (2, True)
+    assert callback.told == ["begin", "epoch 1", "epoch", "epoch 2", "epoch", ("end", "enough"), "end"]
+    assert read_log(tmp_path)[-1] == {"event": "end", "epoch": 2, "why": "enough"}
+    again = EndAt(1)
+    assert training(task, tmp_path, callbacks=[again]).run().epoch == 2
+    assert again.told == ["begin", "end"]
 
 
 def test_a_rate_that_begins_below_the_least_ends_the_run_only_when_it_falls(task, tmp_path):
@@ -311,12 +352,12 @@ def iter_batches(task):
 
 
 class Broken(Algorithm):
-    def loss(self, model, batch, candidates, stage, dial):
+    def loss(self, model, batch, candidates, stage, scheduled):
         loss = Xent()(model, batch, 0)
-        return dataclasses.replace(loss, value=loss.value / dial)
+        return dataclasses.replace(loss, value=loss.value / scheduled)
 
     def stage(self, epoch):
-        return Stage("broken", program="broken", dial=1 - epoch)  # divided by 0 from the second on
+        return Stage("broken", program="broken", scheduled=1 - epoch)  # divided by 0 from the second on
 
 
 def test_a_loss_that_is_not_finite_stops_the_run_and_leaves_the_last_checkpoint(task, tmp_path):
@@ -337,9 +378,9 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_leaves_the_last_checkpoint(
 def test_a_checkpoint_is_written_within_an_epoch_too(task, tmp_path, monkeypatch):
     settings = SETTINGS.model_copy(update={"save_minutes": 1e-9})
     saves = []
-    monkeypatch.setattr(loop, "SHARE", math.inf)  # whatever writing takes
+    monkeypatch.setattr(saving, "SHARE", math.inf)  # whatever writing takes
     monkeypatch.setattr(checkpoint, "save", lambda folder, tensors, state, keep=1: saves.append((folder.name, state)))
-    monkeypatch.setattr(Training, "load_best", lambda self: None)
+    monkeypatch.setattr(saving.Checkpoints, "load_best", lambda self, position: None)
     training(task, tmp_path, forced=(6,), settings=settings).run()
     assert [(s["epoch"], s["batch"]) for name, s in saves if name == "last"] == [(0, 1), (0, 2), (0, 3), (1, 0)]
 
@@ -349,15 +390,15 @@ def test_a_best_model_from_after_the_position_is_not_the_start_of_the_mixed_stag
     settings = SETTINGS.model_copy(update={"rl_lr": 0.003})
     training(task, tmp_path / "whole", settings=settings).run()
 
-    class Kill(Silent):
-        def closed(self, event):
+    class Kill(Callback):
+        def epoch_end(self, run, event):
             if event["epoch"] == 3:
                 if not event["best"]:
                     checkpoint.save(tmp_path / "killed/best", run.model.state_dict(), {"epoch": 3, "score": 99.0})
                 raise KeyboardInterrupt
 
     for _ in range(2):
-        run = training(task, tmp_path / "killed", settings=settings, progress=Kill())
+        run = training(task, tmp_path / "killed", settings=settings, callbacks=[Kill()])
         with pytest.raises(KeyboardInterrupt):
             run.run()
     training(task, tmp_path / "killed", settings=settings).run()

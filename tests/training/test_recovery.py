@@ -15,8 +15,8 @@ from seqmixer.errors import Diverged, Interrupted
 from seqmixer.models import AttentiveEncoder, LSTMCell, Recurrent
 from seqmixer.rewards import sentence_bleu
 from seqmixer.storage import checkpoint
-from seqmixer.training import Silent, Training, epochs, read_log
-from seqmixer.training.means import Fault, Means
+from seqmixer.training import Callback, Training, epochs, read_log
+from seqmixer.training.averages import Averages, NonFinite
 from seqmixer.training.recovery import named
 from seqmixer.training.step import Step
 from seqmixer.types import Batch
@@ -54,13 +54,13 @@ class Poisoned(Algorithm):
         super().__init__()
         self.since, self.poison = since, set(poison)
 
-    def loss(self, model, batch, candidates, stage, dial):
+    def loss(self, model, batch, candidates, stage, scheduled):
         loss = reference_loss(model, batch, batch.target)
-        bad = stage.dial >= self.since and self.poison & set(sources(batch))
+        bad = stage.scheduled >= self.since and self.poison & set(sources(batch))
         return type(loss)(loss.value * (math.nan if bad else 1), loss.metrics)
 
     def stage(self, epoch):
-        return Stage("poisoned", program="poisoned", dial=epoch)
+        return Stage("poisoned", program="poisoned", scheduled=epoch)
 
 
 def nan_for(source):
@@ -77,7 +77,7 @@ def settings(**changes):
     return TrainingConfig(batch_size=3, lr=0.01, **changes)
 
 
-class Listening(Silent):
+class Listening(Callback):
     """Writes down what is said, and the weights at that moment, of the model and of the best one."""
 
     def __init__(self):
@@ -93,7 +93,7 @@ class Listening(Silent):
 def poisoned(task, out, algorithm, epochs=3, **changes):
     listening = Listening()
     run = Training(
-        model_for(task), algorithm, task, out, epochs=epochs, settings=settings(**changes), progress=listening
+        model_for(task), algorithm, task, out, epochs=epochs, settings=settings(**changes), callbacks=[listening]
     )
     listening.run = run
     return run
@@ -118,25 +118,25 @@ def equal(some, others):
 
 
 def test_means_remember_which_batch_was_the_first_bad_one_and_how_many_follow():
-    means, nan = Means(torch.device("cpu")), math.nan
+    means, nan = Averages(torch.device("cpu")), math.nan
     for loss, gradient in [(1, 1), (2, nan), (3, 1), (nan, 1), (nan, 1)]:
         means.add({"loss": torch.tensor([loss, 1.0]), "gradient": torch.tensor([gradient, 1.0])})
 
-    assert means.fault() == Fault(batch=2, batches=3, in_a_row=2, quantities=["loss", "gradient"])
+    assert means.nonfinite() == NonFinite(batch=2, batches=3, in_a_row=2, quantities=["loss", "gradient"])
     assert means.values() == {"loss": 2.0, "gradient": 1.0}  # of the first and the third
-    means.forgive()
-    assert means.fault() is None
+    means.clear_nonfinite()
+    assert means.nonfinite() is None
     assert means.values() == {"loss": 2.0, "gradient": 1.0}
     means.add({"loss": torch.tensor([nan, 1]), "gradient": torch.tensor([0.0, 1])})
-    assert means.fault() == Fault(batch=6, batches=1, in_a_row=3, quantities=["loss"])
+    assert means.nonfinite() == NonFinite(batch=6, batches=1, in_a_row=3, quantities=["loss"])
     means.clear()
     means.add({"loss": torch.tensor([nan, 1]), "gradient": torch.tensor([0.0, 1])})
-    assert means.fault() == Fault(batch=1, batches=1, in_a_row=4, quantities=["loss"])
+    assert means.nonfinite() == NonFinite(batch=1, batches=1, in_a_row=4, quantities=["loss"])
 
 
 def test_adding_to_the_means_asks_the_device_nothing():
     """A tensor on the device `meta` has no value that could be asked for."""
-    means = Means(torch.device("meta"))
+    means = Averages(torch.device("meta"))
     means.add({"loss": torch.empty(2, device="meta")})
     assert means.counts.shape == (4,)
 
@@ -214,7 +214,7 @@ def test_skipped_batches_are_one_event_and_two_lines_an_epoch_however_many(task,
     (event,) = events(tmp_path, "bad numbers")
     first = min(batch_of(task, 0), batch_of(task, 0, twice))
     assert (event["batch"], event["batches"], event["done"]) == (first, 2, "skipped")
-    assert run.progress.lines == [
+    assert run.callbacks[1].lines == [
         f"epoch 1, batch {first}: not a finite number: loss, gradient; {event['where']}; skipped",
         "  epoch 1: 2 batches skipped",
     ]
@@ -246,7 +246,7 @@ def test_a_bad_number_takes_the_run_back_to_the_best_model_with_half_the_rate(ta
         seen["weights"] = {name: weight.clone() for name, weight in run.model.state_dict().items()}
         seen["best"], seen["state"] = checkpoint.load(tmp_path / "best")
 
-    run.progress.note = note
+    run.callbacks[1].note = note
     run.run()
     epoch = seen["state"]["epoch"]
     assert 1 <= epoch <= 2
@@ -264,8 +264,8 @@ def test_in_the_first_epoch_it_goes_back_to_the_first_model(task, tmp_path):
     run = poisoned(task, tmp_path, Poisoned(), epochs=1, nonfinite="rollback")
     first = {name: weight.clone() for name, weight in run.model.state_dict().items()}
     run.run()
-    assert equal(run.progress.weights[0], first)
-    assert run.progress.lines[0].endswith("; went back to the first model, rate 0.005")
+    assert equal(run.callbacks[1].weights[0], first)
+    assert run.callbacks[1].lines[0].endswith("; went back to the first model, rate 0.005")
 
 
 def test_after_five_returns_to_the_same_model_the_run_gives_up(task, tmp_path):
@@ -284,7 +284,7 @@ def test_after_five_returns_to_the_same_model_the_run_gives_up(task, tmp_path):
 
 def test_a_run_that_is_told_to_go_back_before_it_has_a_model_says_so(task, tmp_path):
     with pytest.raises(Interrupted):
-        resumable(task, tmp_path, "stop", algorithm=Poisoned(poison=()), progress=StopAt(1)).run()
+        resumable(task, tmp_path, "stop", algorithm=Poisoned(poison=()), callbacks=[StopAt(1)]).run()
     with pytest.raises(Diverged, match="; there is no model to go back to yet; what was saved before is intact"):
         resumable(task, tmp_path, "rollback", algorithm=Poisoned(poison=SOURCES)).run()
 
@@ -299,33 +299,33 @@ def test_a_run_that_finds_better_models_in_between_may_go_back_more_often(task, 
 def test_the_mixed_stages_may_go_back_as_often_as_any(task, tmp_path):
     run = falling(task, tmp_path, count=7)
 
-    class Watch(Silent):
-        def closed(self, event):
+    class Watch(Callback):
+        def epoch_end(self, run, event):
             if event["epoch"] == 6:
                 run.position.rollbacks = 5
 
-        def epoch(self, epoch, epochs, stage, batch, total):
+        def epoch_begin(self, run):
             assert run.position.rollbacks == 0
 
-    run.progress = Watch()
+    run.callbacks.append(Watch())
     run.run()
 
 
 # patience
 
 
-def falling(task, out, progress=None, count=12, **changes):
+def falling(task, out, callbacks=(), count=12, **changes):
     """MIXER that is paid for being wrong, so that validation falls."""
     model = model_for(task)
     forced = [6] * 6 + [3] + [0] * (count - 7)
     mixer = Mixer(lambda rollout: -sentence_bleu(rollout), LinearBaseline(model.features), 6, forced)
     changed = TrainingConfig(**{"batch_size": 3, "lr": 0.03, "rl_lr": 0.02, "min_lr": 0.003, **changes})
-    return Training(model, mixer, task, out, epochs=count, settings=changed, progress=progress)
+    return Training(model, mixer, task, out, epochs=count, settings=changed, callbacks=callbacks)
 
 
 def test_patience_goes_back_to_the_best_model_as_the_log_alone_says_and_then_ends(task, tmp_path):
     listening = Listening()
-    run = listening.run = falling(task, tmp_path, listening, count=20, patience=2)
+    run = listening.run = falling(task, tmp_path, [listening], count=20, patience=2)
     run.run()
     logged, best, waited, rate, expected = epochs(read_log(tmp_path)), (-math.inf, -math.inf), 0, 0.02, []
     for event in logged:
@@ -337,13 +337,20 @@ def test_patience_goes_back_to_the_best_model_as_the_log_alone_says_and_then_end
             assert event["rate"] == rate
         if waited == 2:
             rate, waited = rate / 2, 0
-            done = f"went back to the model of epoch {best_epoch}, rate {rate:g}" if rate >= 0.003 else "the run ends"
             why = f"2 epochs have not beaten bleu {best[0]:.2f}"
+            if rate < 0.003:
+                assert events(tmp_path, "end") == [{"event": "end", "epoch": event["epoch"], "why": why}]
+                break
+            done = f"went back to the model of epoch {best_epoch}, rate {rate:g}"
             expected.append({"event": "patience", "epoch": event["epoch"], "why": why, "done": done})
     assert events(tmp_path, "patience") == expected
-    assert len(expected) == 3  # 0.02, 0.01, 0.005, and 0.0025 is too low
+    assert len(expected) == 2  # 0.02, 0.01, 0.005, and 0.0025 is too low
+    assert event is logged[-1]
     assert len(logged) < 20
-    assert listening.lines == [f"  {event['why']}: {event['done']}" for event in expected]
+    assert listening.lines == [
+        *(f"  {event['why']}: {event['done']}" for event in expected),
+        f"  {why}: the run ends after {len(logged)} of 20 epochs",
+    ]
     assert all(equal(weights, best) for weights, best in zip(listening.weights[:2], listening.best[:2], strict=True))
     before = (tmp_path / "log.jsonl").read_bytes()
     falling(task, tmp_path, count=20, patience=2).run()  # it is over, and stays so
@@ -354,9 +361,9 @@ def test_five_returns_to_one_model_are_enough(task, tmp_path):
     falling(task, tmp_path, count=30, patience=1, min_lr=0.0).run()
     logged = events(tmp_path, "patience")
     assert all(event["why"].startswith("1 epoch has not beaten bleu ") for event in logged)
-    last = [event["done"] for event in logged[-6:]]
-    assert last[-1] == "the run ends"
-    assert len({line.split(",")[0] for line in last[:-1]}) == 1  # one model, five times
+    assert len({event["done"].split(",")[0] for event in logged[-5:]}) == 1  # one model, five times
+    (end,) = events(tmp_path, "end")
+    assert end["why"].startswith("1 epoch has not beaten bleu ")
 
 
 def test_without_patience_nothing_is_gone_back_to(task, tmp_path):
@@ -374,19 +381,19 @@ def test_epochs_of_xent_are_not_waited_for(task, tmp_path):
 # A stopped run goes on as if it had not been stopped
 
 
-class StopAt(Silent):
+class StopAt(Callback):
     """Presses Ctrl-C after so many batches."""
 
     def __init__(self, batches):
         self.left = batches
 
-    def batch(self, means):
+    def step(self, run):
         self.left -= 1
         if self.left == 0:
             os.kill(os.getpid(), signal.SIGINT)
 
 
-class DieAt(Silent):
+class DieAt(Callback):
     """Dies at the n-th word that the run says: after what it did, before that is saved."""
 
     def __init__(self, lines):
@@ -398,11 +405,11 @@ class DieAt(Silent):
             raise KeyboardInterrupt
 
 
-def resumable(task, out, policy, algorithm=None, progress=None, kl=0.0, patience=None):
+def resumable(task, out, policy, algorithm=None, callbacks=(), kl=0.0, patience=None):
     model = model_for(task)
     made = algorithm or Mixer(nan_for(BAD), LinearBaseline(model.features), 6, [6, 6, 3, 0, 0], kl=kl)
     changed = settings(nonfinite=policy, rl_lr=0.02, patience=patience)
-    return Training(model, made, task, out, epochs=5, settings=changed, progress=progress)
+    return Training(model, made, task, out, epochs=5, settings=changed, callbacks=callbacks)
 
 
 def same(whole, parts):
@@ -420,7 +427,7 @@ def test_a_stopped_run_with_bad_numbers_goes_on_just_so(task, tmp_path, policy, 
     resumable(task, tmp_path / "whole", policy, kl=0.1).run()
     assert events(tmp_path / "whole", "bad numbers")
     with pytest.raises(Interrupted):
-        resumable(task, tmp_path / "parts", policy, kl=0.1, progress=StopAt(stopped)).run()
+        resumable(task, tmp_path / "parts", policy, kl=0.1, callbacks=[StopAt(stopped)]).run()
     resumable(task, tmp_path / "parts", policy, kl=0.1).run()
     same(tmp_path / "whole", tmp_path / "parts")
 
@@ -429,7 +436,7 @@ def test_a_run_that_dies_while_it_goes_back_goes_on_just_so(task, tmp_path):
     resumable(task, tmp_path / "whole", "rollback").run()
     for lines in (1, 2, 1):
         with pytest.raises(KeyboardInterrupt):
-            resumable(task, tmp_path / "parts", "rollback", progress=DieAt(lines)).run()
+            resumable(task, tmp_path / "parts", "rollback", callbacks=[DieAt(lines)]).run()
     resumable(task, tmp_path / "parts", "rollback").run()
     same(tmp_path / "whole", tmp_path / "parts")
 
@@ -437,15 +444,15 @@ def test_a_run_that_dies_while_it_goes_back_goes_on_just_so(task, tmp_path):
 def test_a_run_that_went_back_to_several_models_finds_the_first_of_them_again(task, tmp_path):
     """The third time the best model is written, the first is no longer kept: `last` must not be from before it."""
 
-    def going_back(out, progress=None):
+    def going_back(out, callbacks=()):
         model, changed = model_for(task, dropout=0.0), TrainingConfig(batch_size=3, lr=0.1, nonfinite="rollback")
-        return Training(model, Poisoned(since=1), task, out, epochs=8, settings=changed, progress=progress)
+        return Training(model, Poisoned(since=1), task, out, epochs=8, settings=changed, callbacks=callbacks)
 
     going_back(tmp_path / "whole").run()
     to = [event["done"].split(",")[0] for event in events(tmp_path / "whole", "bad numbers")]
     third = to.index(list(dict.fromkeys(to))[2])
     with pytest.raises(KeyboardInterrupt):
-        going_back(tmp_path / "parts", DieAt(third + 1)).run()
+        going_back(tmp_path / "parts", [DieAt(third + 1)]).run()
     going_back(tmp_path / "parts").run()
     same(tmp_path / "whole", tmp_path / "parts")
 
@@ -457,7 +464,7 @@ def test_a_stopped_run_that_lost_patience_goes_on_just_so(task, tmp_path, progre
     falling(task, tmp_path / "whole", patience=1).run()
     assert events(tmp_path / "whole", "patience")
     with pytest.raises((Interrupted, KeyboardInterrupt)):
-        falling(task, tmp_path / "parts", progress, patience=1).run()
+        falling(task, tmp_path / "parts", [progress], patience=1).run()
     falling(task, tmp_path / "parts", patience=1).run()
     same(tmp_path / "whole", tmp_path / "parts")
 
@@ -469,12 +476,13 @@ def test_the_reference_of_the_kl_term_is_the_model_that_the_first_paid_epoch_beg
     run = Training(model, mixer, task, tmp_path, epochs=4, settings=settings(rl_lr=rl_lr))
     began = {}
 
-    class Watch(Silent):
-        def epoch(self, epoch, epochs, stage, batch, total):
+    class Watch(Callback):
+        def epoch_begin(self, run):
+            epoch = run.position.epoch + 1
             began[epoch] = {name: weight.clone() for name, weight in model.state_dict().items()}
             assert (mixer.reference is None) == (epoch < 3)
 
-    run.progress = Watch()
+    run.callbacks.append(Watch())
     run.run()
     weights, _ = checkpoint.load(tmp_path / "last")
     assert equal(checkpoint.under("algorithm.reference", weights), began[3])

@@ -8,8 +8,8 @@ from seqmixer.training.regime import Regime
 
 XENT = Stage("XENT", program="xent")
 REWARDED = Stage("REINFORCE", program="reinforce", rewarded=True)
-PLAIN = Regime(rate=None, dropout=True, decays=False, patience=None, remembers=False)
-SAMPLED = Regime(rate=None, dropout=False, decays=False, patience=None, remembers=True)
+PLAIN = Regime(rate=None, dropout=True, decays=False, patience=None, sets_reference=False)
+SAMPLED = Regime(rate=None, dropout=False, decays=False, patience=None, sets_reference=True)
 
 
 @pytest.mark.parametrize(

@@ -33,8 +33,8 @@ def step_of(model, algorithm, device="cpu", report=print, **changes):
 def loss_of(step, batch, epoch=0):
     """The loss of one update."""
     step(batch, epoch)
-    loss = step.means.values()["loss"]
-    step.means.clear()
+    loss = step.averages.values()["loss"]
+    step.averages.clear()
     return loss
 
 
@@ -216,18 +216,18 @@ def test_a_bad_number_changes_neither_weights_nor_memory_and_is_not_counted(devi
 
     for seed in range(4):
         update(seed)
-    before, remembered, means = weights(step), memory(step), step.means.values()
+    before, remembered, means = weights(step), memory(step), step.averages.values()
     factor.fill_(bad)
     update(2)  # a batch in which the model writes some words, or there would be nothing bad
     assert equal(weights(step), before)
     assert equal(memory(step), remembered)
-    assert step.means.values() == means
-    assert {"reward", "loss"} <= set(step.means.bad())
+    assert step.averages.values() == means
+    assert {"reward", "loss"} <= set(step.averages.bad())
     factor.fill_(1.0)
     update(5)
     assert all(part.isfinite().all() for part in weights(step))
     assert not equal(weights(step), before)
-    assert step.means.values() != means
+    assert step.averages.values() != means
 
 
 @pytest.mark.parametrize("where", ["loss", "gradient"])
@@ -251,7 +251,7 @@ def test_a_bad_loss_with_a_good_gradient_is_bad_and_the_other_way_round(device, 
     gradients = [p.grad for p in model.parameters()]
     assert all(grad.isfinite().all() for grad in gradients) is (where == "loss")
     assert equal([p.detach().cpu() for p in model.parameters()], before)
-    assert step.means.fault().quantities == [where]
+    assert step.averages.nonfinite().quantities == [where]
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -289,8 +289,8 @@ def test_clipping_is_that_of_torch_before_a_plain_optimiser(device, optimizer, c
         Xent()(other, batch, 0).value.backward()
         norm = nn.utils.clip_grad_norm_(other.parameters(), clip)
         by_hand.step()
-        assert step.means.values()["gradient"] == pytest.approx(norm.item(), rel=1e-3)
-        step.means.clear()
+        assert step.averages.values()["gradient"] == pytest.approx(norm.item(), rel=1e-3)
+        step.averages.clear()
         assert 0.7 < norm < 1000
     for a, b in zip(model.parameters(), other.parameters(), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-3, atol=2e-5)
@@ -389,11 +389,11 @@ def test_candidates_are_collected_and_rewarded_once_and_learnt_from_so_often():
     assert torch.equal(first, second)
     assert not torch.equal(before, after)  # an update lies between
     assert algorithm.rewards == 1
-    assert step.means.counts.tolist()[0] == 1  # one batch
+    assert step.averages.counts.tolist()[0] == 1  # one batch
 
     once = step_of(network("lstm-text"), Reinforce(sentence_bleu, LinearBaseline(model.features)))
     torch.manual_seed(3)
     once(batch_for("lstm-text", 1), 0)
-    ours, theirs = step.means.values(), once.means.values()
+    ours, theirs = step.averages.values(), once.averages.values()
     assert ours["reward"] == pytest.approx(theirs["reward"])  # means of both updates
     assert ours["loss"] != pytest.approx(theirs["loss"])

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from seqmixer.algorithms.algorithm import Algorithm, AlgorithmSettings, Candidates, Parts, Stage
 from seqmixer.algorithms.baselines import LeaveOneOut, LinearBaseline, StepBaseline
 from seqmixer.algorithms.dad import Dad
+from seqmixer.algorithms.diagnostics import symptoms
 from seqmixer.algorithms.e2e import E2E
-from seqmixer.algorithms.measures import symptoms
 from seqmixer.algorithms.mixer import Mixer
 from seqmixer.algorithms.prefix import Prefix
 from seqmixer.algorithms.reinforce import Reinforce

@@ -74,8 +74,8 @@ class Stage:
     """What an epoch does."""
 
     label: str  # for the reader of the log
-    program: str  # epochs of the same program differ in the dial only
-    dial: float = 0  # the number that a schedule turns: MIXER's s, DAD's probability
+    program: str  # epochs of the same program differ in the scheduled value only
+    scheduled: float = 0  # the value that a schedule has for it: MIXER's s, DAD's probability
     rewarded: bool = False  # whether the model learns from the rewards of its samples
 
 
@@ -107,30 +107,30 @@ class Algorithm(nn.Module, ABC):
         """The algorithm that a config describes, its settings an instance of `Settings`."""
         raise ConfigError(f"{cls.__name__} cannot be made from a config; give it a classmethod of(settings, parts)")
 
-    def forward(self, model: SequenceModel, batch: Batch, epoch: int, dial: Tensor | None = None) -> Loss:
+    def forward(self, model: SequenceModel, batch: Batch, epoch: int, scheduled: Tensor | None = None) -> Loss:
         """The loss of one batch. Epochs count from 0.
 
-        `dial` is the dial of this epoch's stage as a tensor, so that a captured program can be used for all epochs that
-        differ in nothing else. Default: it is made here.
+        `scheduled` is that of this epoch's stage as a tensor, so that a captured program can be used for all epochs
+        that differ in nothing else. Default: it is made here.
         """
         stage = self.stage(epoch)
-        if dial is None:
-            dial = torch.tensor(stage.dial, device=batch.target.device)
-        return self.loss(model, batch, self.collect(model, batch, stage, dial), stage, dial)
+        if scheduled is None:
+            scheduled = torch.tensor(stage.scheduled, device=batch.target.device)
+        return self.loss(model, batch, self.collect(model, batch, stage, scheduled), stage, scheduled)
 
-    def remember(self, model: SequenceModel) -> None:
-        """Called before the first epoch with rewards: a KL term freezes a copy of the model as its reference."""
+    def set_reference(self, model: SequenceModel) -> None:
+        """Called before the first epoch with rewards: a KL term keeps a frozen copy of the model as its reference."""
 
     @abstractmethod
     def stage(self, epoch: int) -> Stage:
         """What this epoch does."""
 
-    def collect(self, model: SequenceModel, batch: Batch, stage: Stage, dial: Tensor) -> Candidates | None:
+    def collect(self, model: SequenceModel, batch: Batch, stage: Stage, scheduled: Tensor) -> Candidates | None:
         """Let the model write the sentences that it learns from, without gradient. None: the references are enough."""
         return None
 
     @abstractmethod
     def loss(
-        self, model: SequenceModel, batch: Batch, candidates: Candidates | None, stage: Stage, dial: Tensor
+        self, model: SequenceModel, batch: Batch, candidates: Candidates | None, stage: Stage, scheduled: Tensor
     ) -> Loss:
-        """The loss of one batch, with gradient; the dial is a () tensor."""
+        """The loss of one batch, with gradient; the scheduled value is a () tensor."""

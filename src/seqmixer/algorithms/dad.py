@@ -71,11 +71,11 @@ class Dad(Algorithm):
         return cls(settings.truth(parts.length), choose=choose, generate=parts.generate)
 
     def loss(
-        self, model: SequenceModel, batch: Batch, candidates: Candidates | None, stage: Stage, dial: Tensor
+        self, model: SequenceModel, batch: Batch, candidates: Candidates | None, stage: Stage, scheduled: Tensor
     ) -> Loss:
-        fed, truth = batch.target, torch.ones_like(dial)
+        fed, truth = batch.target, torch.ones_like(scheduled)
         if stage is not XENT:
-            truth = dial
+            truth = scheduled
             keep = torch.rand(fed.shape, device=fed.device) < truth  # (B, T)
             fed = self.generate(model, batch.source, batch.target, keep, self.word)
         loss = reference_loss(model, batch, inputs=fed)

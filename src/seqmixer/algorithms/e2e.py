@@ -46,9 +46,9 @@ class E2E(Algorithm):
         return cls(settings.schedule(parts.length), settings.k)
 
     def loss(
-        self, model: SequenceModel, batch: Batch, candidates: Candidates | None, stage: Stage, dial: Tensor
+        self, model: SequenceModel, batch: Batch, candidates: Candidates | None, stage: Stage, scheduled: Tensor
     ) -> Loss:
-        s = int(stage.dial)
+        s = int(stage.scheduled)
         context = model.encode(batch.source)
         state = model.start(context)
         given = model.embed(shift(batch.target))  # (B, T, E)

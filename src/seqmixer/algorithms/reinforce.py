@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from seqmixer.algorithms.algorithm import AlgorithmSettings, Candidates, Parts
 from seqmixer.algorithms.baselines import BASELINES, Baseline
-from seqmixer.algorithms.measures import measures, over
+from seqmixer.algorithms.diagnostics import diagnostics, over
 from seqmixer.algorithms.prefix import Prefix
 from seqmixer.algorithms.reference import divergence, drift_to_go
 from seqmixer.algorithms.sampled import Learnt, Sampled, SampledSettings
@@ -62,7 +62,7 @@ class Reinforce(Sampled):
         r = candidates.reward()  # (Bk,)
         r_bar = self.baseline(h, r.view(-1, candidates.k))  # (Bk, T)
         value = policy_gradient(log_p, r.unsqueeze(-1) - drift - r_bar, generated)
-        metrics = measures(log_p, candidates.words, generated, r, r_bar, batch, candidates.k) | kl
+        metrics = diagnostics(log_p, candidates.words, generated, r, r_bar, batch, candidates.k) | kl
         return Learnt(value, metrics, baseline_error(r_bar, r, generated))
 
     def drift(self, candidates: Candidates, log_p: Tensor) -> tuple[Tensor, dict[str, Tensor]]:

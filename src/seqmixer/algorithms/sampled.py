@@ -65,7 +65,7 @@ class Sampled(Algorithm):
         self.kl = kl  # beta: what a nat of drift from the reference costs, in units of reward
         self.register_module("reference", None)
 
-    def remember(self, model: SequenceModel) -> None:
+    def set_reference(self, model: SequenceModel) -> None:
         if self.kl and self.reference is None:
             self.reference = frozen(model)
 
@@ -78,11 +78,11 @@ class Sampled(Algorithm):
         label = f"{self.label}, XENT on the first s = {s} words, {self.objective} on the rest"
         return Stage(label, self.label, s, rewarded=True)
 
-    def collect(self, model: SequenceModel, batch: Batch, stage: Stage, dial: Tensor) -> Candidates | None:
+    def collect(self, model: SequenceModel, batch: Batch, stage: Stage, scheduled: Tensor) -> Candidates | None:
         if stage is XENT:
             return None
         source, batch = batch.source, batch.repeat(self.samples)
-        start = self.prefix.start(dial.long()) if self.prefix else torch.zeros_like(dial).long()  # ()
+        start = self.prefix.start(scheduled.long()) if self.prefix else torch.zeros_like(scheduled).long()  # ()
         forced = (steps(batch) < start).expand_as(batch.target)  # (Bk, T)
         words = self.generate(model, source, batch.target, forced, sample)  # w_1..w_s w^g_{s+1}..w^g_T: (Bk, T)
         reward = cache(begin(self.reward, batch.rollout(words, start if self.prefix else 0)))
@@ -93,11 +93,11 @@ class Sampled(Algorithm):
         if not self.kl:
             return None
         if self.reference is None:
-            raise ConfigError(f"kl = {self.kl:g}, but there is no reference model; call remember(model) first")
+            raise ConfigError(f"kl = {self.kl:g}, but there is no reference model; call set_reference(model) first")
         return reference_log_prob(self.reference, source, words)
 
     def loss(
-        self, model: SequenceModel, batch: Batch, candidates: Candidates | None, stage: Stage, dial: Tensor
+        self, model: SequenceModel, batch: Batch, candidates: Candidates | None, stage: Stage, scheduled: Tensor
     ) -> Loss:
         if candidates is None:
             return reference_loss(model, batch, inputs=batch.target)
@@ -107,7 +107,7 @@ class Sampled(Algorithm):
         learnt = self.learn(batch, candidates, h, log_p)
         value = learnt.value
         if self.prefix:
-            xent = self.prefix.xent(model, h, log_p, batch, dial.long())
+            xent = self.prefix.xent(model, h, log_p, batch, scheduled.long())
             value = self.prefix.xent_weight * xent + self.prefix.weight * value
         return Loss((value + learnt.own) / len(batch), learnt.metrics)
 

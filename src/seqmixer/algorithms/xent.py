@@ -30,7 +30,7 @@ class Xent(Algorithm):
         return XENT
 
     def loss(
-        self, model: SequenceModel, batch: Batch, candidates: Candidates | None, stage: Stage, dial: Tensor
+        self, model: SequenceModel, batch: Batch, candidates: Candidates | None, stage: Stage, scheduled: Tensor
     ) -> Loss:
         return reference_loss(model, batch, inputs=batch.target)
 

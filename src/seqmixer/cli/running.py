@@ -58,7 +58,7 @@ def train(
 
     chosen = Config.load(config, settings or [])
     require_own_code(config, chosen, trust)
-    run = train_run(chosen, out, Terminal())
+    run = train_run(chosen, out, [Terminal()])
     speaks = first()
     leave()
     if not speaks:

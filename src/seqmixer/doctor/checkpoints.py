@@ -15,7 +15,7 @@ from seqmixer.runs import located
 from seqmixer.storage import checkpoint
 from seqmixer.storage.identity import is_run, python_code, require_same_config
 from seqmixer.training import epochs, read_log
-from seqmixer.training.position import Best, Position, restored, restored_best
+from seqmixer.training.saving import Best, Position, restored, restored_best
 
 Places = dict[str, str | None]  # by checkpoint folder: what is wrong with it; None: it is whole
 

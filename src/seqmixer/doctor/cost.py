@@ -128,7 +128,7 @@ def measured(config: Config, task: Task, model: SequenceModel, algorithm: Algori
     perplexity(model, task, split, config.evaluation.batch_size)
     evaluate(model, task, split, *Metrics(config, task).chosen, batch_size=config.evaluation.batch_size)
     validation = (time.perf_counter() - began) * len(task.valid) / len(split)
-    algorithm.remember(model)
+    algorithm.set_reference(model)
     step = Step(model.train(), algorithm, config.training, Clock())
     at_first, at_last = (updates(config, task, step, model, epoch) for epoch in (0, epochs - 1))
     return Timing(at_first, at_last, validation)

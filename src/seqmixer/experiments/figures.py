@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from seqmixer.experiments.methods import BASE, DARK, LABELS, LIGHT, PROPOSED, REFERENCE
 from seqmixer.experiments.summary import METRIC_LABELS, Grid, Row
-from seqmixer.training.log import Event
+from seqmixer.training.callbacks import Event
 
 if TYPE_CHECKING:  # an extra: loaded by the functions that draw
     from matplotlib.axes import Axes

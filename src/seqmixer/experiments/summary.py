@@ -11,7 +11,7 @@ from seqmixer.errors import RunError
 from seqmixer.evaluation import read_scores
 from seqmixer.experiments.methods import BASE, PROPOSED, REFERENCE
 from seqmixer.training import epochs, read_log
-from seqmixer.training.log import Event
+from seqmixer.training.callbacks import Event
 
 METRIC_LABELS = {
     "bleu": "BLEU",

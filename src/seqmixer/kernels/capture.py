@@ -164,7 +164,7 @@ def where(error: BaseException) -> str:
     return f"{traceback.tb_frame.f_code.co_filename}:{traceback.tb_lineno}" if traceback else "something"
 
 
-def aside(run: Callable[[], Tensor], given: Tensor) -> Callable[[], Tensor]:
+def overlapped(run: Callable[[], Tensor], given: Tensor) -> Callable[[], Tensor]:
     """`run`, begun now if that can be; the function that is returned gives its result.
 
     In a program that is being captured for a CUDA device, `run` becomes a branch of its own, beside what comes next on

@@ -29,8 +29,8 @@ def in_triton(tensor: torch.Tensor) -> bool:
     return fused() and tensor.is_cuda
 
 
-def multiply_in(precision: str) -> None:
-    """How float32 matrices are multiplied on a CUDA device from here on: all digits, or as tf32."""
+def set_matmul_precision(precision: str) -> None:
+    """Multiply float32 matrices on a CUDA device in full precision from here on, or as tf32."""
     torch.backends.cuda.matmul.allow_tf32 = precision != "float32"
 
 

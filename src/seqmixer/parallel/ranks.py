@@ -1,13 +1,13 @@
-"""Many processes that train one model. Nothing else speaks to the others; alone, every function here does nothing.
+"""Ranks: processes that train one model. All their communication is here, but for DDP's; alone, all of it does nothing.
 
-All processes run the same program on the same data. What they hold in common stays equal because they compute it from
-equal numbers: each has its share of a batch, and gradients, measures and decisions are brought together here.
+All ranks run the same program on the same data. What they hold in common stays equal because they compute it from equal
+numbers: each has its share of a batch, DDP averages gradients, and metrics and decisions are brought together here.
 """
 
 import os
 import re
 import signal
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from itertools import islice
@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import Tensor
 from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
@@ -24,7 +24,7 @@ from seqmixer.parallel import launch
 from seqmixer.parallel.workers import stop_handler
 from seqmixer.types import Batch
 
-PATIENCE = timedelta(minutes=10)  # with a process that neither answers nor is gone
+TIMEOUT = timedelta(minutes=10)  # of a process that neither answers nor is gone
 STRIDE = 1_000_003  # between the seeds of two processes
 
 Item = TypeVar("Item")
@@ -40,9 +40,9 @@ def start(device: str) -> None:
     if kind is not None:
         torch.accelerator.set_device_index(launch.place())
         backend += f",{kind}:{dist.get_default_backend_for_device(kind)}"
-    with stop_handler(signal.SIG_DFL), answered():  # it waits where no handler of Python's is called
+    with stop_handler(signal.SIG_DFL), communication():  # it waits where no Python handler is called
         dist.init_process_group(
-            backend, store=meeting(), rank=launch.number(), world_size=launch.processes(), timeout=PATIENCE
+            backend, store=rendezvous_store(), rank=launch.number(), world_size=launch.processes(), timeout=TIMEOUT
         )
 
 
@@ -52,9 +52,9 @@ def leave() -> None:
         dist.destroy_process_group()
 
 
-def meeting() -> Store:
+def rendezvous_store() -> Store:
     """Where the processes of one start find one another: torchrun's store, which outlives them and its restarts."""
-    store, _, _ = next(rendezvous("env://", timeout=PATIENCE))
+    store, _, _ = next(rendezvous("env://", timeout=TIMEOUT))
     return PrefixStore(f"seqmixer, start {os.environ.get('TORCHELASTIC_RESTART_COUNT')}", store)
 
 
@@ -110,26 +110,24 @@ def share(batch: Batch) -> Batch:
     return Batch(batch.source[mine], batch.target[mine], batch.references[mine], batch.meta[mine])
 
 
-def average(tensors: Sequence[Tensor], weight: int) -> list[Tensor]:
-    """The mean of each tensor over the processes, of which each counts `weight` times. One message for all."""
-    if not many():
-        return list(tensors)
-    ones = tensors[0].new_ones(1)
-    flat = torch.cat([*(tensor.flatten() for tensor in tensors), ones]) * weight
-    with answered():
-        dist.all_reduce(flat)
-    means = (flat[:-1] / flat[-1]).split([tensor.numel() for tensor in tensors])
-    return [mean.view_as(tensor).to(tensor.dtype) for mean, tensor in zip(means, tensors, strict=True)]
+def copies(sentences: int) -> int:
+    """How many ranks have each sentence of a batch, see `share`."""
+    return 1 if sentences >= world() else world()
 
 
-def ratio(total: Tensor, count: Tensor) -> Tensor:
-    """total / count, each first summed over the processes; 0 where nothing was counted.  (), () -> ()"""
+def total(tensor: Tensor) -> Tensor:
+    """The sum of a tensor over the ranks."""
     if many():
-        pair = torch.stack([total.double(), count.double()])
-        with answered():
-            dist.all_reduce(pair)
-        total, count = pair.float()
-    return total / count.clamp(min=1)
+        with communication():
+            dist.all_reduce(tensor)
+    return tensor
+
+
+def ratio(counted: Tensor, count: Tensor) -> Tensor:
+    """counted / count, each first summed over the ranks; 0 where nothing was counted.  (), () -> ()"""
+    if many():
+        counted, count = total(torch.stack([counted.double(), count.double()])).float()
+    return counted / count.clamp(min=1)
 
 
 def spread(items: Iterable[Item], work: Callable[[Item], tuple[Tensor, ...]]) -> list[tuple[Tensor, ...]]:
@@ -146,7 +144,7 @@ def agreed(*flags: bool) -> list[bool]:
     if not many():
         return list(flags)
     votes = torch.tensor(flags, dtype=torch.int)
-    with answered():
+    with communication():
         dist.all_reduce(votes, dist.ReduceOp.MAX)
     return [bool(vote) for vote in votes.tolist()]
 
@@ -160,7 +158,7 @@ def gathered(value: Result) -> list[Result]:
     """What each process has, by rank."""
     values: list[Any] = [value] * world()
     if many():
-        with answered():
+        with communication():
             dist.all_gather_object(values, value)
     return values
 
@@ -169,13 +167,13 @@ def from_first(function: Callable[[], Result]) -> Result:
     """What a function gives in the first process, which alone calls it."""
     value = [function() if first() else None]
     if many():
-        with answered():
+        with communication():
             dist.broadcast_object_list(value, src=0)
     return value[0]  # type: ignore[return-value]
 
 
 @contextmanager
-def first_ahead() -> Iterator[None]:
+def first_rank_first() -> Iterator[None]:
     """The first process goes through alone, the others after it, when what it leaves on the disk is there."""
     if not first():
         wait()
@@ -184,31 +182,26 @@ def first_ahead() -> Iterator[None]:
         wait()
 
 
-def equal_weights(*modules: nn.Module) -> None:
-    """Give modules the weights that they have in the first process."""
-    if many():
-        with answered():
-            for tensor in (tensor for module in modules for tensor in module.state_dict().values()):
-                dist.broadcast(tensor, src=0)
-
-
 def first_to_say() -> bool:
     """Whether no other process has told the user of an error yet: of many that fail for one reason, one says it."""
     if launch.processes() == 1:
         return True
     try:
-        return meeting().add("said", 1) == 1
+        return rendezvous_store().add("said", 1) == 1
     except RuntimeError:  # torchrun is gone too
         return launch.number() == 0
 
 
 @contextmanager
-def answered() -> Iterator[None]:
-    """What an exchange raises when another process is gone, in words."""
+def communication() -> Iterator[None]:
+    """Errors of the communication between ranks, in words: another process is gone. Other errors stay what they are."""
     try:
         yield
     except RuntimeError as error:
-        reason = re.sub(r"^\[\S*\] ", "", str(error).splitlines()[0])  # without the line of torch's code
+        line = str(error).splitlines()[0]
+        if not (isinstance(error, dist.DistError) or re.match(r"\[\S*(gloo|c10d)\S*\]", line)):
+            raise
+        reason = re.sub(r"^\[\S*\] ", "", line)  # without the line of torch's code
         raise Lost(
             f"one of the {launch.processes()} processes is gone, or does not answer ({reason}); what was saved before "
             "is intact"

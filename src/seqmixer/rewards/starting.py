@@ -8,7 +8,7 @@ from weakref import WeakValueDictionary
 
 from torch import Tensor
 
-from seqmixer.kernels import aside, run_anew
+from seqmixer.kernels import overlapped, run_anew
 from seqmixer.types import Reward, Rollout
 
 Pending = Callable[[], Tensor]  # waits for the rewards that were begun.  -> (B,)
@@ -63,4 +63,6 @@ def begin(reward: Reward, rollout: Rollout) -> Pending:
     """
     if not is_replayable(reward):
         run_anew("the reward is a Python function, which runs anew in every step")
-    return reward.start(rollout) if isinstance(reward, Startable) else aside(partial(reward, rollout), rollout.words)
+    return (
+        reward.start(rollout) if isinstance(reward, Startable) else overlapped(partial(reward, rollout), rollout.words)
+    )

@@ -27,7 +27,7 @@ from seqmixer.config import TOYS, Config, HuggingFaceSettings
 from seqmixer.data import Split, Task, Vocabulary, coverage, in_order
 from seqmixer.errors import RewardError, RunError, unknown
 from seqmixer.evaluation import SCORES, Evaluation, Scores, TestScore, evaluate
-from seqmixer.kernels import multiply_in
+from seqmixer.kernels import set_matmul_precision
 from seqmixer.parallel import ranks
 from seqmixer.rewards import Metric, parse
 from seqmixer.runs.folder import read_dimensions, saved_vocabs, write_identity
@@ -41,9 +41,9 @@ from seqmixer.storage.identity import (
     require_same_data,
     require_whole,
 )
-from seqmixer.training import Progress, Silent, Training, device, read_log
+from seqmixer.training import Callback, Training, device, read_log
 from seqmixer.training import epochs as epochs_of
-from seqmixer.training.position import progress_of, restored_best
+from seqmixer.training.saving import progress_of, restored_best
 from seqmixer.types import Reward, SequenceModel
 
 
@@ -93,19 +93,21 @@ class Run:
         return {name for text in names or self.config.metrics for _, name in parse(text)}
 
 
-def train(config: Config, out: Path = Path("runs"), progress: Progress | None = None, task: Task | None = None) -> Run:
+def train(
+    config: Config, out: Path = Path("runs"), callbacks: Sequence[Callback] = (), task: Task | None = None
+) -> Run:
     """Train to the end and score the test split. Called again after a stop, it goes on; once done, it only scores.
 
-    `task` is what config.data says, where somebody has read it already.
+    `callbacks` are called while it trains. `task` is what config.data says, where somebody has read it already.
     """
     folder = out / config.name
     ranks.start(config.training.device)
     device(config.training.device)  # refused before anything is read or written
     with alone_in(folder):
-        return train_alone(located(config), folder, progress if progress and ranks.first() else Silent(), task)
+        return train_alone(located(config), folder, callbacks, task)
 
 
-def train_alone(config: Config, folder: Path, progress: Progress, task: Task | None) -> Run:
+def train_alone(config: Config, folder: Path, callbacks: Sequence[Callback], task: Task | None) -> Run:
     if config.training.threads is not None:
         torch.set_num_threads(config.training.threads)
     require_same_config(folder, config)
@@ -119,7 +121,7 @@ def train_alone(config: Config, folder: Path, progress: Progress, task: Task | N
     if config.training.start is not None and not goes_on:
         start_from(model, task, Path(config.training.start))
     require_same_data(folder, task.splits)
-    with ranks.first_ahead():  # what they count beforehand is kept in the folder
+    with ranks.first_rank_first():  # what they count beforehand is kept in the folder
         metrics = Metrics(config, task, folder)
         chosen, reward = metrics.chosen, metrics.reward
     algorithm = build_algorithm(config.algorithm, reward, model.features, task.length)
@@ -135,9 +137,7 @@ def train_alone(config: Config, folder: Path, progress: Progress, task: Task | N
         write_identity(folder, config, task, dimensions)
         if isinstance(config.model, HuggingFaceSettings):
             pretrained.keep(config.model.path, model, task.target_vocab, folder)
-    for line in description(config, task, model, algorithm, epochs):
-        progress.note(line)
-    Training(
+    training = Training(
         model,
         algorithm,
         task,
@@ -147,8 +147,11 @@ def train_alone(config: Config, folder: Path, progress: Progress, task: Task | N
         decode_batch=config.evaluation.batch_size,
         metrics=chosen,
         seed=config.seed,
-        progress=progress,
-    ).run()
+        callbacks=callbacks,
+    )
+    for line in description(config, task, model, algorithm, epochs):
+        training.note(line)
+    training.run()
     run = load(folder, trust=True)
     write_scores(run, task, chosen)
     if isinstance(config.model, HuggingFaceSettings) and ranks.first():
@@ -199,7 +202,7 @@ def load(folder: Path, trust: bool = False) -> Run:
         raise RunError(f"{folder}: target.vocab is missing; this is no complete run folder")
     model = build_model(config.model, dimensions, folder)
     checkpoint.load_weights(model, best_weights(folder), folder / "best")
-    multiply_in(config.training.precision)
+    set_matmul_precision(config.training.precision)
     model.to(device(config.training.device)).eval()
     return Run(folder, config, model, dimensions, *vocabs, trusted=trust)
 

@@ -2,15 +2,20 @@
 
 import json
 import os
+import warnings
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NotRequired
+from typing import TYPE_CHECKING, Any, NotRequired
 
 from typing_extensions import TypedDict
 
 from seqmixer import files
 from seqmixer.errors import RunError
+from seqmixer.training.callbacks import Callback, Event
+from seqmixer.types import Meta
 
-Event = dict[str, Any]
+if TYPE_CHECKING:
+    from seqmixer.training.loop import Training
 
 
 class Other(TypedDict):
@@ -47,26 +52,35 @@ class BadNumbers(TypedDict):
     done: str
 
 
-class Log:
-    """log.jsonl. Events of one epoch are written together, when it is over."""
+class Log(Callback):
+    """log.jsonl, and samples.txt made of it. Events of one epoch are written together, when it is over."""
 
-    def __init__(self, folder: Path, writes: bool = True) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.path = folder / "log.jsonl"
-        self.writes = writes  # of several processes only one does
+
+    def begin(self, run: "Training") -> None:
+        done = run.position.epoch
+        self.keep_before(done + 1)
+        if lacking := self.lacking(done):
+            what = f"lacks {len(lacking)} of {done} epochs that are done, the first is {lacking[0]}"
+            warnings.warn(f"{self.path} {what}; if you have a copy, stop and put it back", stacklevel=2)
+
+    def event(self, run: "Training", event: Event) -> None:
+        self.write(event)
+
+    def epoch_end(self, run: "Training", event: Event) -> None:
+        self.write(event)
+        self.write_samples()
 
     def write(self, event: Event) -> None:
-        if not self.writes:
-            return
         with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(event, ensure_ascii=False) + "\n")
             file.flush()
             os.fsync(file.fileno())  # a checkpoint that comes after it must not outlive it
 
     def keep_before(self, epoch: int) -> None:
-        """Forget epochs that a resumed run will do again. Epochs count from 1 here."""
-        if not self.writes:
-            return
+        """Drop epochs that a resumed run will do again. Epochs count from 1 here."""
         events = [event for event in read_log(self.folder) if event.get("epoch", 0) < epoch]
         lines = "".join(json.dumps(event, ensure_ascii=False) + "\n" for event in events)
         files.write(self.path, lines)  # a death here must not cost the epochs before
@@ -78,8 +92,6 @@ class Log:
 
     def write_samples(self) -> None:
         """samples.txt: hypothesis beside reference, epoch by epoch."""
-        if not self.writes:
-            return
         blocks = []
         for event in epochs(read_log(self.folder)):
             blocks.append(f"== epoch {event['epoch']}: {event['stage']}")
@@ -105,6 +117,14 @@ def read_log(folder: Path) -> list[Event]:
                 what = "no event of a run; the log is damaged: fix the line, or delete it"
                 raise RunError(f"{path}:{number}: {what}") from None
     return events
+
+
+def samples(examples: Sequence[Meta], hypotheses: Sequence[str]) -> list[dict[str, str]]:
+    """The first sentences of a split, as an event and samples.txt have them."""
+    return [
+        {"source": str(meta["source"]), "reference": meta["references"][0], "hypothesis": hypothesis}
+        for meta, hypothesis in zip(examples, hypotheses, strict=False)
+    ]
 
 
 def epochs(events: list[Event]) -> list[Event]:

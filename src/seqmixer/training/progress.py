@@ -1,46 +1,20 @@
 """What a person sees while a run goes on: a bar with the running reward, and a line for each finished epoch."""
 
 import time
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
 from seqmixer.bars import progress_bar, write_line
-from seqmixer.training.log import Event
-from seqmixer.training.means import Means
+from seqmixer.training.callbacks import Callback, Event
 
-REFRESH = 0.5  # seconds between looks at the running means: each look waits for the device
+if TYPE_CHECKING:
+    from seqmixer.training.loop import Training
 
-
-class Progress(Protocol):
-    """What a run tells its watcher."""
-
-    def note(self, line: str) -> None: ...
-
-    def epoch(self, epoch: int, epochs: int, stage: str, batch: int, total: int) -> None: ...
-
-    def batch(self, means: Means) -> None: ...
-
-    def closed(self, event: Event) -> None: ...
-
-    def stop(self) -> None: ...
+REFRESH = 0.5  # seconds between readings of the running averages: each synchronises with the device
 
 
-class Silent:
-    """Nobody watches."""
-
-    def note(self, line: str) -> None: ...
-
-    def epoch(self, epoch: int, epochs: int, stage: str, batch: int, total: int) -> None: ...
-
-    def batch(self, means: Means) -> None: ...
-
-    def closed(self, event: Event) -> None: ...
-
-    def stop(self) -> None: ...
-
-
-class Terminal:
+class Terminal(Callback):
     """A bar on standard error while an epoch runs; one line for each that is over."""
 
     def __init__(self) -> None:
@@ -53,25 +27,26 @@ class Terminal:
         )
         self.task = self.bar.add_task("", running="")
         self.stage = ""
-        self.looked = 0.0
+        self.refreshed = 0.0
 
     def note(self, line: str) -> None:
         write_line(self.bar, line)
 
-    def epoch(self, epoch: int, epochs: int, stage: str, batch: int, total: int) -> None:
+    def epoch_begin(self, run: "Training") -> None:
         self.bar.start()
-        if stage != self.stage:
-            write_line(self.bar, stage, "bold")
-            self.stage = stage
-        self.bar.reset(self.task, description=f"epoch {epoch}/{epochs}", completed=batch, total=total, running="")
+        if run.stage.label != self.stage:
+            self.stage = run.stage.label
+            write_line(self.bar, self.stage, "bold")
+        description, done = f"epoch {run.position.epoch + 1}/{run.epochs}", run.position.batch
+        self.bar.reset(self.task, description=description, completed=done, total=run.batch_count, running="")
 
-    def batch(self, means: Means) -> None:
-        if time.monotonic() - self.looked > REFRESH:
-            self.looked = time.monotonic()
-            self.bar.update(self.task, running=brief(means.values()))
+    def step(self, run: "Training") -> None:
+        if time.monotonic() - self.refreshed > REFRESH:
+            self.refreshed = time.monotonic()
+            self.bar.update(self.task, running=brief(run.averages.values()))
         self.bar.advance(self.task)
 
-    def closed(self, event: Event) -> None:
+    def epoch_end(self, run: "Training", event: Event) -> None:
         valid = "  ".join(f"{name} {value:.2f}" for name, value in event["valid"].items())
         seconds = sum(event["seconds"].values())
         line = f"  epoch {event['epoch']:3}  {brief(event['train'])}  | valid: {valid}{' *' if event['best'] else '  '}"
@@ -79,11 +54,11 @@ class Terminal:
         for symptom in event["symptoms"]:
             write_line(self.bar, f"    {symptom}", "yellow")
 
-    def stop(self) -> None:
+    def end(self, run: "Training") -> None:
         self.bar.stop()
 
 
-def brief(means: dict[str, float]) -> str:
+def brief(averages: dict[str, float]) -> str:
     """The few numbers worth a glance."""
-    shown = ("reward", "entropy", "length_ratio") if "reward" in means else ("xent",)
-    return "  ".join(f"{name} {means[name]:.3f}" for name in shown if name in means)
+    shown = ("reward", "entropy", "length_ratio") if "reward" in averages else ("xent",)
+    return "  ".join(f"{name} {averages[name]:.3f}" for name in shown if name in averages)

@@ -5,19 +5,20 @@ from functools import partial
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from seqmixer.algorithms import Algorithm, Candidates, Stage
 from seqmixer.config import TrainingConfig
 from seqmixer.errors import RunError
-from seqmixer.kernels import Programs, multiply_in, plain
+from seqmixer.kernels import Programs, plain, set_matmul_precision
 from seqmixer.parallel import ranks
+from seqmixer.training.averages import Averages
 from seqmixer.training.clock import Clock
-from seqmixer.training.means import Means
 from seqmixer.types import Batch, Loss, SequenceModel, tally
 
 
 class Step:
-    """step(batch, epoch): one update; what is worth logging is added to `means`.
+    """step(batch, epoch): one update; what is worth logging is added to `averages`.
 
     The algorithm's own parameters (the baseline) have an Adam of their own: its steps are bounded whatever the scale of
     the hidden state, so the regressor cannot diverge, and its gradient does not count when the model's is clipped.
@@ -33,12 +34,13 @@ class Step:
     ) -> None:
         self.model, self.algorithm, self.settings, self.clock = model, algorithm, settings, clock or Clock()
         self.device = next(model.parameters()).device
-        self.means = Means(self.device)
-        self.dial = torch.zeros((), device=self.device)
+        self.averages = Averages(self.device)
+        self.scheduled = torch.zeros((), device=self.device)
+        self.objective = distributed(Objective(model, algorithm))
         self.programs = Programs(report)
         if ranks.many() and settings.fast and self.device.type == "cuda":
             report("not captured as one program, which is slower: in every step the processes wait for one another")
-        multiply_in(settings.precision)
+        set_matmul_precision(settings.precision)
         self.optimizer = self.fresh(settings.lr)
         own = [parameter for parameter in algorithm.parameters() if parameter.requires_grad]
         self.own_optimizer = self.adam(own, settings.baseline_lr) if own else None
@@ -72,7 +74,7 @@ class Step:
 
     def __call__(self, batch: Batch, epoch: int) -> None:
         stage = self.algorithm.stage(epoch)
-        self.dial.fill_(stage.dial)
+        self.scheduled.fill_(stage.scheduled)
         if not self.settings.fast:
             with plain():
                 self.update(batch, epoch)
@@ -89,36 +91,31 @@ class Step:
         """Collect once, learn `algorithm.updates` times; a batch is logged once, with the sums of its tallies."""
         mine, stage = ranks.share(batch), self.algorithm.stage(epoch)
         with self.clock.time("forward"), self.precision():
-            candidates = self.algorithm.collect(self.model, mine, stage, self.dial)
+            candidates = self.algorithm.collect(self.model, mine, stage, self.scheduled)
         updates = self.algorithm.updates if candidates is not None else 1
         logged = [self.learn(mine, candidates, stage, len(batch)) for _ in range(updates)]
-        self.means.add({name: torch.stack([each[name] for each in logged]).sum(0) for name in logged[0]})
+        self.averages.add({name: torch.stack([each[name] for each in logged]).sum(0) for name in logged[0]})
 
     def learn(self, mine: Batch, candidates: Candidates | None, stage: Stage, sentences: int) -> dict[str, Tensor]:
-        """One update of the parameters from this rank's share of a batch.  -> the tallies of the whole batch"""
+        """One update of the parameters from this rank's share of a batch.  -> the tallies of the whole batch
+
+        DDP averages gradients over the ranks: a loss that is weighted by how many sentences this rank has of all that
+        the ranks have, times the number of ranks, gives the gradient of the mean over the batch.
+        """
+        copies = ranks.copies(sentences)
+        weight = len(mine) * ranks.world() / (sentences * copies)
         with self.clock.time("forward"), self.precision():
-            loss = self.algorithm.loss(self.model, mine, candidates, stage, self.dial)
+            loss: Loss = self.objective(mine, candidates, stage, self.scheduled)
         with self.clock.time("backward"):
             self.model.zero_grad(set_to_none=True)
             self.algorithm.zero_grad(set_to_none=True)
-            loss.value.backward()
+            with ranks.communication():
+                (loss.value if weight == 1 else weight * loss.value).backward()
         with self.clock.time("update"):
-            metrics = self.exchange(loss, len(mine), sentences)
+            tallies = torch.stack([*loss.metrics.values(), len(mine) * tally(loss.value.detach())])  # (M, 2)
+            metrics = dict(zip([*loss.metrics, "loss"], ranks.total(tallies) / copies, strict=True))
             norm = self.apply(metrics["loss"][0])
         return {**metrics, "gradient": tally(norm)}
-
-    def exchange(self, loss: Loss, mine: int, sentences: int) -> dict[str, Tensor]:
-        """Bring gradients, loss and metrics of all processes together: those of the whole batch.  -> loss and metrics
-
-        Each has the mean over the sentences of its own share, and counts by how many these are.
-        """
-        tallies = torch.stack([*loss.metrics.values(), mine * tally(loss.value.detach())])  # (M, 2)
-        learnt = [p for module in (self.model, self.algorithm) for p in module.parameters() if p.grad is not None]
-        gradients = [p.grad for p in learnt if p.grad is not None]
-        *means, shares = ranks.average([*gradients, tallies / mine], mine)
-        for parameter, gradient in zip(learnt, means, strict=True):
-            parameter.grad = gradient
-        return dict(zip([*loss.metrics, "loss"], sentences * shares, strict=True))
 
     def precision(self) -> torch.autocast:
         """What matrices are multiplied in while losses are computed."""
@@ -138,6 +135,32 @@ class Step:
                 optimizer.found_inf = bad  # type: ignore[attr-defined]
                 optimizer.step()
         return norm
+
+
+class Objective(nn.Module):
+    """The loss of an algorithm as one module with all parameters: what DDP wraps."""
+
+    def __init__(self, model: SequenceModel, algorithm: Algorithm) -> None:
+        super().__init__()
+        self.model, self.algorithm = model, algorithm
+        self.unused = nn.Parameter(torch.zeros((), device=next(model.parameters()).device))  # see `distributed`
+
+    def forward(self, batch: Batch, candidates: Candidates | None, stage: Stage, scheduled: Tensor) -> Loss:
+        return self.algorithm.loss(self.model, batch, candidates, stage, scheduled)
+
+
+def distributed(objective: Objective) -> nn.Module:
+    """With several ranks, wrapped so that they begin with the weights of the first, and backward averages gradients.
+
+    Unused parameters are looked for in each step: XENT has no gradient for the baseline. It also keeps the layout of
+    the messages from step to step, so that a resumed run adds in the same order and ends with the same bits. Where all
+    are used, DDP warns that it looked in vain: one parameter never is. No buffer changes while a model is trained.
+    """
+    if not ranks.many():
+        return objective
+    buffers = [name for name, _ in objective.named_buffers()]
+    DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(objective, buffers)
+    return DistributedDataParallel(objective, find_unused_parameters=True)
 
 
 def device(name: str) -> torch.device:

@@ -16,14 +16,14 @@ from seqmixer.experiments.sweep.search import Claim, Sweep, claim, load_study, o
 from seqmixer.experiments.sweep.space import Values, changed
 from seqmixer.parallel import workers as processes
 from seqmixer.runs import train
-from seqmixer.training import Progress, Silent, epochs, read_log
-from seqmixer.training.log import Event
+from seqmixer.training import Callback, Training, epochs, read_log
+from seqmixer.training.callbacks import Event
 
 if TYPE_CHECKING:  # an extra: loaded by the functions that need it
     from optuna import Trial
     from optuna.trial import FrozenTrial
 
-Objective = Callable[[Config, Path, Progress], float]  # a config, where its run folder goes, its watcher -> the score
+Objective = Callable[[Config, Path, Callback], float]  # a config, where its run folder goes, the pruner -> the score
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,6 @@ def run_next(search: Sweep, objective: Objective) -> Outcome | None:
     A run that diverges, settings that clash and a model too large for the memory are what a search finds out: the trial
     failed. Any other error would be the next trial's too: it stops the search, and the trial waits to be taken up.
     """
-    from optuna import TrialPruned
     from optuna.trial import TrialState
 
     with claim(search) as claimed:
@@ -86,9 +85,8 @@ def run_next(search: Sweep, objective: Objective) -> Outcome | None:
         study, number = load_study(search), claimed.trial.number
         claimed.trial.set_user_attr("machine", machine())
         try:
-            study.tell(number, score_of(search, claimed, objective))
-        except TrialPruned:
-            study.tell(number, state=TrialState.PRUNED)
+            score, pruned = score_of(search, claimed, objective)
+            study.tell(number, state=TrialState.PRUNED) if pruned else study.tell(number, score)
         except (ConfigError, Diverged, OutOfMemory) as error:
             claimed.trial.set_user_attr("reason", str(error).splitlines()[0])
             study.tell(number, state=TrialState.FAIL)
@@ -96,36 +94,42 @@ def run_next(search: Sweep, objective: Objective) -> Outcome | None:
 
 
 @within_memory()
-def score_of(search: Sweep, claimed: Claim, objective: Objective) -> float:
+def score_of(search: Sweep, claimed: Claim, objective: Objective) -> tuple[float, bool]:
+    """Run a trial.  -> its score, and whether it was pruned"""
     values = changed(search.config, claimed.values) | {"name": trial_name(claimed.trial.number)}
     config = Config.parse(values, trial_name(claimed.trial.number))
     reported = load_study(search).get_trials(deepcopy=False)[claimed.trial.number].intermediate_values
-    return objective(config, search.folder, Watch(claimed.trial, dict(reported)))
+    pruner = Pruner(claimed.trial, dict(reported))
+    return objective(config, search.folder, pruner), pruner.pruned
 
 
-def validation_score(config: Config, folder: Path, progress: Progress) -> float:
+def validation_score(config: Config, folder: Path, pruner: Callback) -> float:
     """Train a run to its end. -> the validation score of its best model"""
-    run = train(config, folder, progress, task=shared_task(config))
+    run = train(config, folder, [pruner], task=shared_task(config))
     return read_scores(run.folder).valid
 
 
-class Watch(Silent):
-    """Tells a search how a trial does after each epoch, and stops one that does badly."""
+class Pruner(Callback):
+    """Reports how a trial does after each epoch, and ends the run of one that does badly."""
 
     def __init__(self, trial: "Trial", reported: dict[int, float]) -> None:
         self.trial = trial
         self.reported = reported  # best validation score so far, by epoch; also those before a stop
 
-    def closed(self, event: Event) -> None:
-        from optuna import TrialPruned
+    @property
+    def pruned(self) -> bool:
+        """Kept with the trial: a run that died after this was decided is resumed, and ends in the same epoch."""
+        return "pruned" in self.trial.user_attrs
 
+    def epoch_end(self, run: Training, event: Event) -> None:
         (score,) = (value for name, value in event["valid"].items() if name != "perplexity")
         epoch = event["epoch"]
-        if epoch not in self.reported:  # a run that goes on may do again what it did not save
+        if epoch not in self.reported:  # a resumed run may do again what it did not save
             self.reported[epoch] = max([score, *self.reported.values()])
             self.trial.report(self.reported[epoch], epoch)
-        if self.trial.should_prune():
-            raise TrialPruned
+        if self.pruned or self.trial.should_prune():
+            self.trial.set_user_attr("pruned", epoch)
+            run.end(f"the sweep prunes it: {self.reported[epoch]:.2f} is below the median of the other trials")
 
 
 def over(search: Sweep) -> int:

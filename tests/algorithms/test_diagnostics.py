@@ -5,7 +5,7 @@ from statistics import mean, pstdev, pvariance
 import pytest
 import torch
 
-from seqmixer.algorithms.measures import distinct, hashed, measures, over, symptoms
+from seqmixer.algorithms.diagnostics import diagnostics, distinct, hashed, over, symptoms
 from seqmixer.types import EOS, PAD, Batch
 
 T = 4
@@ -34,7 +34,7 @@ def r_bar():
 
 
 def test_measures_are_means_over_what_the_model_wrote(log_p, r_bar):
-    got = measures(log_p, WORDS, FREE, R, r_bar, BATCH)
+    got = diagnostics(log_p, WORDS, FREE, R, r_bar, BATCH)
 
     own = [0.2, 0.8, 0.5]  # the reward of a sentence that was given whole does not count
     advantage = [(R[b] - r_bar[b, t]).item() for b, t in STEPS]
@@ -60,19 +60,19 @@ def test_the_entropy_of_sampled_words_is_that_of_the_model_on_average():
     everywhere = torch.ones_like(words, dtype=torch.bool)
     batch = Batch(words[:, :0], words + 4, words.unsqueeze(1))
 
-    got = measures(p.log()[words], words + 4, everywhere, torch.zeros(len(words)), torch.zeros_like(words), batch)
+    got = diagnostics(p.log()[words], words + 4, everywhere, torch.zeros(len(words)), torch.zeros_like(words), batch)
 
     assert divided(got["entropy"]) == pytest.approx(-(p * p.log()).sum().item(), rel=0.01)
 
 
 def test_measures_are_tallies_without_gradient(log_p, r_bar):
-    for value in measures(log_p, WORDS, FREE, R, r_bar, BATCH).values():
+    for value in diagnostics(log_p, WORDS, FREE, R, r_bar, BATCH).values():
         assert value.shape == (2,)
         assert not value.requires_grad
 
 
 def test_a_batch_that_was_given_whole_has_nothing_to_count(log_p, r_bar):
-    got = measures(log_p, TARGET, torch.zeros_like(FREE), R, r_bar, BATCH)
+    got = diagnostics(log_p, TARGET, torch.zeros_like(FREE), R, r_bar, BATCH)
 
     assert divided(got.pop("length_ratio")) == 1
     assert divided(got.pop("own_words")) == 0
@@ -82,13 +82,13 @@ def test_a_batch_that_was_given_whole_has_nothing_to_count(log_p, r_bar):
 # By words, 0.2 is there twice, 0.8 and 0.5 three times: their mean is 4.3 / 8, and their squares about it sum to 0.439.
 @pytest.mark.parametrize(("expected", "share"), [(R, 1), (torch.full((4,), 4.3 / 8), 0), (1.1 - R, 1 - 1.76 / 0.43875)])
 def test_a_baseline_explains_all_of_the_variance_or_none_of_it_or_adds_to_it(log_p, expected, share):
-    got = measures(log_p, WORDS, FREE, R, expected.unsqueeze(-1).expand(4, T), BATCH)
+    got = diagnostics(log_p, WORDS, FREE, R, expected.unsqueeze(-1).expand(4, T), BATCH)
 
     assert divided(got["explained"]) == pytest.approx(share, abs=1e-4)
 
 
 def test_equal_rewards_have_no_spread(log_p, r_bar):
-    assert measures(log_p, WORDS, FREE, torch.full((4,), 0.5), r_bar, BATCH)["reward_spread"].tolist() == [0, 3]
+    assert diagnostics(log_p, WORDS, FREE, torch.full((4,), 0.5), r_bar, BATCH)["reward_spread"].tolist() == [0, 3]
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 8])

@@ -1,4 +1,4 @@
-"""The measures of an epoch, and which numbers of it were bad."""
+"""The metrics of an epoch, averaged over its batches, and which of them were not finite."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ BATCHES, TIMES, FIRST, IN_A_ROW = range(4)  # counts: batches, bad ones, the fir
 
 
 @dataclass(frozen=True)
-class Fault:
-    """Bad numbers since somebody looked."""
+class NonFinite:
+    """Numbers that were not finite since the last check."""
 
     batch: int  # the first batch of the epoch that had one, counted from 1
     batches: int  # how many had
@@ -20,10 +20,10 @@ class Fault:
     quantities: list[str]
 
 
-class Means:
-    """Sums of tallies, kept where the tallies are: no question to the device.
+class Averages:
+    """Sums of tallies, kept on the device of the tallies: adding to them does not synchronise.
 
-    A batch with a bad number does not count; which of its numbers were bad is remembered, and which batch it was.
+    A batch with a number that is not finite does not count; which numbers and which batch these were is recorded.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -58,24 +58,24 @@ class Means:
             if count
         }
 
-    def fault(self) -> Fault | None:
-        """What was not a finite number since it was forgiven. It waits for the device."""
+    def nonfinite(self) -> NonFinite | None:
+        """What was not a finite number since the last check. It synchronises with the device."""
         _, times, first, row = self.counts.tolist()
-        return Fault(first, times, row, self.bad()) if first else None
+        return NonFinite(first, times, row, self.bad()) if first else None
 
     def bad(self) -> list[str]:
         """Metrics that were not finite numbers."""
         counts = [pair for names, sums in self.sums.items() for pair in zip(names, sums[BAD].tolist(), strict=True)]
         return [name for name, times in counts if times]
 
-    def forgive(self) -> None:
-        """Forget what was bad, but not that the latest batches were."""
+    def clear_nonfinite(self) -> None:
+        """Forget what was bad, but not how many of the latest batches in a row were."""
         for sums in self.sums.values():
             sums[BAD].zero_()
         self.counts[TIMES : FIRST + 1].zero_()
 
     def clear(self) -> None:
-        """Begin anew, in the same memory: captured programs add to it. Bad batches in a row go on being counted."""
+        """Back to zero, in the same memory: captured programs add to it. Bad batches in a row are still counted."""
         for sums in self.sums.values():
             sums.zero_()
         self.counts[: FIRST + 1].zero_()

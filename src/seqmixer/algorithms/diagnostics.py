@@ -10,7 +10,7 @@ from seqmixer.types import EOS, PAD, Batch, tally
 
 
 @torch.no_grad()
-def measures(
+def diagnostics(
     log_p: Tensor, words: Tensor, free: Tensor, r: Tensor, r_bar: Tensor, batch: Batch, samples: int = 1
 ) -> dict[str, Tensor]:
     """Of what the model wrote: `free` (B, T) is true there; sentences it wrote nothing of do not count.  -> tallies
@@ -97,7 +97,7 @@ def hashed(rows: Tensor) -> Tensor:
 
 
 def symptoms(means: Mapping[str, float]) -> list[str]:
-    """What the measures of an epoch say of its health, in plain words; nothing where all is well.
+    """What the diagnostics of an epoch say of its health, in plain words; nothing where all is well.
 
     Only where the model wrote most of the words: the few it writes in the first stages of MIXER are mostly certain.
 
