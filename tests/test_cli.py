@@ -135,7 +135,7 @@ def test_a_function_of_strings_is_a_reward(run, config):
     [
         (["model.hiden=3"], r"run.toml: unknown setting 'model.hiden'. Did you mean 'model.hidden'\? Known: .*"),
         (['data.train=["no.src", "text.tgt"]', 'data.test=["text.src", "no.tgt"]'],
-         r"no such files: .*/no.src, .*/no.tgt; mend the names, or data.folder: its default is the variable SEQMIXER_DATA, which is .*"),
+         r"no such files: .*/no.src, .*/no.tgt; fix the names, or data.folder: its default is the variable SEQMIXER_DATA, which is .*"),
         (['data.train=["text.src", "short.tgt"]'],
          r".*/text.src has 8 lines but .*/short.tgt has 2; parallel files need equal counts"),
         (["reward.name=own:broken"], r"reward '.*broken' returned nan for sequence \d+, '.*'; a reward is one finite number"),
@@ -267,7 +267,7 @@ def test_ctrl_c_says_how_to_go_on(run, config, monkeypatch):
     assert code == 130
     last = err.splitlines()[-1]
     assert last.startswith(
-        "seqmixer: stopped in epoch 1 after 1 of 2 batches; saved in runs/mine/last; go on with: seqmixer train run.toml --set"
+        "seqmixer: stopped in epoch 1 after 1 of 2 batches; saved in runs/mine/last; resume with: seqmixer train run.toml --set"
     )
     monkeypatch.undo()
     monkeypatch.chdir(config.parent)

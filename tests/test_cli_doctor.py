@@ -100,7 +100,7 @@ def test_the_start_of_a_run_is_the_model_that_is_examined(run, config):
         ),
         (
             ["data.folder=away"],
-            "problem  data: away/train.a: no such file; mend the names, or data.folder: its default is the variable SEQMIXER_DATA, which is ",
+            "problem  data: away/train.a: no such file; fix the names, or data.folder: its default is the variable SEQMIXER_DATA, which is ",
         ),
         (
             ["data.folder=away"],
@@ -144,7 +144,7 @@ def test_code_that_a_run_folder_names_waits_for_trust(run, config, tmp_path):
     _, out, _ = run("doctor", "runs/mine", "--set", "training.epochs=5")
     assert (
         "note     pre-flight: the reward 'own:f' is Python code that a run folder names, and is not imported: samples are "
-        "paid and judged here as with reward.name = 'bleu' in its place; add --trust if the code is yours"
+        "rewarded and judged here as with reward.name = 'bleu' in its place; add --trust if the code is yours"
     ) in out.splitlines()
     assert not (tmp_path / "imported").exists()
     _, out, _ = run("doctor", "runs/mine", "--set", "training.epochs=5", "--trust")

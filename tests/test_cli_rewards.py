@@ -142,7 +142,7 @@ def test_a_reward_that_misbehaves_is_one_line_and_exit_code_2(train, folder, mon
         monkeypatch.setattr(runs.run, "try_out", lambda reward, task: None)
     code, err = train(*settings)
     assert code == 2
-    late = (r"runs/mine, epoch 2, batch \d+: ", "; mended, the same command goes on from what was saved")
+    late = (r"runs/mine, epoch 2, batch \d+: ", "; fixed, the same command resumes from what was saved")
     before, after = ("", "") if tried_out else late
     assert re.fullmatch(f"seqmixer: {before}reward {message}{after}", err.splitlines()[-1]), err
     assert "Traceback" not in err
@@ -191,7 +191,7 @@ def test_a_reward_cannot_move_the_run_and_imports_its_siblings_late(folder, work
 def test_a_reward_that_stops_the_program_is_a_stop(train):
     code, err = train("reward.name=mine:interrupts")
     assert code == 130
-    assert err.splitlines()[-1].startswith("seqmixer: stopped; go on with: seqmixer train run.toml")
+    assert err.splitlines()[-1].startswith("seqmixer: stopped; resume with: seqmixer train run.toml")
     code, err = train("reward.name=mine:interrupts", "reward.workers=1")
     assert code == 2
     assert err.splitlines()[-1].startswith("seqmixer: reward 'interrupts' raised KeyboardInterrupt for sequence 0, ")

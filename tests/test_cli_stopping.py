@@ -110,7 +110,7 @@ def steps(run):
 
 
 def message(said, *command):
-    return f"seqmixer: stopped with {said}; go on with: seqmixer {' '.join(command)}\n"
+    return f"seqmixer: stopped with {said}; resume with: seqmixer {' '.join(command)}\n"
 
 
 def test_sigterm_to_the_parent_alone_saves_every_run(start):
@@ -182,5 +182,5 @@ def test_a_command_that_is_stopped_while_it_imports_torch_says_so(start, monkeyp
     (tmp_path / "torch.py").write_text(TORCH.format(number=number, then=then))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path]))
     process = start("train", "mine.toml")
-    assert ended(process) == "seqmixer: stopped; go on with: seqmixer train mine.toml\n"
+    assert ended(process) == "seqmixer: stopped; resume with: seqmixer train mine.toml\n"
     assert process.returncode == 130

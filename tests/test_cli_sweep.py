@@ -145,7 +145,7 @@ def test_a_search_that_was_stopped_and_killed_goes_on_within_its_trials(run, fol
     err = stop_in(folder / "stopped/trial-0000", process, signal.SIGINT)
     assert process.returncode == 130
     again = "seqmixer sweep tiny.toml --search space.toml --set training.epochs=15 --trials 2 --out stopped"
-    assert err == f"seqmixer: stopped with 0 of 2 trials over; saved in stopped; go on with: {again}\n"
+    assert err == f"seqmixer: stopped with 0 of 2 trials over; saved in stopped; resume with: {again}\n"
 
     err = stop_in(folder / "stopped/trial-0001", start(*long, "--out", "stopped"), signal.SIGKILL)
     assert [line.split()[1] for line in err.splitlines()] == ["0"]

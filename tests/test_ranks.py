@@ -238,13 +238,13 @@ COMMAND = "torchrun --nproc-per-node=2 -m seqmixer train run.toml --out killed"
 def test_sigterm_to_torchrun_saves_at_one_batch(killed):
     epoch, batch = killed["state"]["epoch"] + 1, killed["state"]["batch"]
     assert killed["stopped"] == [
-        f"stopped in epoch {epoch} after {batch} of 3 batches; saved in killed/run/last; go on with: {COMMAND}"
+        f"stopped in epoch {epoch} after {batch} of 3 batches; saved in killed/run/last; resume with: {COMMAND}"
     ]
 
 
 def test_a_killed_process_ends_the_job_with_one_line(killed):
     (line,) = killed["gone"]
-    assert re.fullmatch(f"{GONE}; go on with: {COMMAND}", line), line
+    assert re.fullmatch(f"{GONE}; resume with: {COMMAND}", line), line
     assert "-9" in killed["codes"]
     assert killed["seconds"] < 20
 

@@ -342,7 +342,7 @@ def test_a_device_that_is_not_there_leaves_no_folder(tmp_path):
 def test_a_reward_that_is_not_finite_fails_before_training(tmp_path):
     task = task_of(config(tmp_path))
     with pytest.raises(
-        RewardError, match=r"^the reward pays \[inf, .* for four references; it must be a finite number$"
+        RewardError, match=r"^the reward gives \[inf, .* for four references; it must be a finite number$"
     ):
         try_out(lambda rollout: torch.full((len(rollout.words),), math.inf), task)
 

@@ -1,4 +1,4 @@
-"""Translate with Marian, paid in chrF, object by object. Usage: python marian_on_chrf.py [MODEL [EPOCHS]]"""
+"""Translate with Marian, rewarded by chrF, object by object. Usage: python marian_on_chrf.py [MODEL [EPOCHS]]"""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Summarise with T5, paid in ROUGE, then use it without seqmixer. Usage: python t5_on_rouge.py [MODEL [EPOCHS]]"""
+"""Summarise with T5, rewarded by ROUGE, then use it without seqmixer. Usage: python t5_on_rouge.py [MODEL [EPOCHS]]"""
 
 import sys
 

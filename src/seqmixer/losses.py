@@ -30,8 +30,8 @@ def policy_gradient(log_p: Tensor, advantage: Tensor, mask: Tensor) -> Tensor:
         advantage: (B, T) r - rbar_t; treated as a constant.
         mask: (B, T) true on the steps that the model wrote, up to and including EOS.
     """
-    paid = torch.where(mask, advantage.detach(), 0)  # masked first: the gradient of NaN times 0 is NaN
-    return -(torch.where(mask, log_p, 0) * paid).sum()
+    weight = torch.where(mask, advantage.detach(), 0)  # masked first: the gradient of NaN times 0 is NaN
+    return -(torch.where(mask, log_p, 0) * weight).sum()
 
 
 def baseline_error(r_bar: Tensor, r: Tensor, mask: Tensor) -> Tensor:

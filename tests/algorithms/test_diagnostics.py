@@ -121,13 +121,13 @@ HEALTHY = {"own_words": 1.0, "reward_spread": 0.2, "entropy": 0.7, "cut": 0.1, "
     ("change", "said"),
     [
         ({}, []),
-        ({"reward_spread": 0.0}, ["every sentence is paid the same, so there is nothing to learn from: look at the reward"]),
+        ({"reward_spread": 0.0}, ["every sentence has the same reward, so there is nothing to learn from: look at the reward"]),
         ({"explained": 0.99}, ["99 % of what rewards differ by is expected, so there is little to learn from: are the sentences for one source all alike? Lower training.rl_lr, or stop earlier"]),
         ({"entropy": 0.01}, ["the model no longer explores (entropy 0.010): lower training.rl_lr, or stop earlier"]),
         ({"distinct": 0.01}, ["99 % of the pairs of sentences are equal, whatever the source: begin again with a lower training.rl_lr, or set algorithm.kl"]),
-        ({"cut": 0.8}, ["80 % of the sentences do not end before T: does the reward have a price for length? Add one, such as length"]),
-        ({"length_ratio": 1.9}, ["sentences have 1.90 times the words of their references: what is the reward paying?"]),
-        ({"length_ratio": 0.3}, ["sentences have 0.30 times the words of their references: what is the reward paying?"]),
+        ({"cut": 0.8}, ["80 % of the sentences do not end before T: does the reward have a length penalty? Add one, such as length"]),
+        ({"length_ratio": 1.9}, ["sentences have 1.90 times the words of their references: what does the reward favour?"]),
+        ({"length_ratio": 0.3}, ["sentences have 0.30 times the words of their references: what does the reward favour?"]),
         ({"entropy": 0.0, "own_words": 0.2}, []),
     ],
 )  # fmt: skip

@@ -61,7 +61,7 @@ def read_best(folder):
 
 def test_a_run_that_can_go_on(folder):
     command = f"seqmixer train {folder}/config.toml --set training.epochs=5 --out {folder.parent}"
-    line = f"2 of 5 epochs done; {read_best(folder)}; go on with: {command}"
+    line = f"2 of 5 epochs done; {read_best(folder)}; resume with: {command}"
     assert said(folder, ["training.epochs=5"])[-1] == ("ok", line)
 
 
@@ -76,7 +76,7 @@ def test_a_first_model_that_is_kept_to_go_back_to_has_no_score(folder):
     tensors, state = checkpoint.load(folder / "last")
     checkpoint.save(folder / "last", tensors, {**state, "epoch": 0, "batch": 1})
     checkpoint.save(folder / "best", checkpoint.load(folder / "best")[0], {"epoch": 0, "score": -math.inf})
-    assert said(folder)[-1][1].startswith("0 of 2 epochs done, 1 batches of the next; go on with: ")
+    assert said(folder)[-1][1].startswith("0 of 2 epochs done, 1 batches of the next; resume with: ")
 
 
 def test_a_damaged_checkpoint_with_one_before_it(folder):
@@ -131,9 +131,7 @@ def test_a_damaged_log(folder):
 
 def test_a_renamed_folder(folder):
     moved = folder.rename(folder.with_name("other"))
-    line = (
-        f"{moved} holds the run 'run': it can be used as it is, but gone on with only under its name; rename the folder"
-    )
+    line = f"{moved} holds the run 'run': it can be used as it is, but resumed only under its name; rename the folder"
     assert said(moved)[0] == ("note", line)
 
 

@@ -12,7 +12,7 @@ SOURCES = {
     "test": ["a a", "d d c", "b e"],
 }
 
-NOT_SET = "mend the names, or data.folder: its default is the variable SEQMIXER_DATA, which is not set"
+NOT_SET = "fix the names, or data.folder: its default is the variable SEQMIXER_DATA, which is not set"
 
 
 @pytest.fixture

@@ -76,7 +76,7 @@ def test_settings_that_go_together_are_left_alone():
         (
             ["reward.name=rouge2", 'evaluation.metrics=["rouge2"]'],
             "warning",
-            "the reward rouge2 has no price for length: it is a recall, and more words never cost; use rouge2_f, or add "
+            "the reward rouge2 has no length penalty: it is a recall, and more words never cost; use rouge2_f, or add "
             "' + 0.2*length'",
         ),
     ],

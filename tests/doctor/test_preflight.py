@@ -197,7 +197,7 @@ def test_a_model_that_writes_and_hesitates_is_likely_to_learn():
 
 def test_a_constant_reward_teaches_nothing():
     lines, *_ = judged(either_way(40), epochs=2, reward=lambda rollout: torch.full((len(rollout.words),), 0.5))
-    line = "sequence-level training will not work: every sample is paid 0.500, whatever it says; look at the reward"
+    line = "sequence-level training will not work: every sample has reward 0.500, whatever it says; look at the reward"
     assert lines == [("problem", line)]
 
 
@@ -223,12 +223,12 @@ GOOD = Preflight(
     [
         (
             {"reward_best": 0.45},
-            "the best of 8 samples is paid 0.450, greedy search 0.500: sampling finds nothing better, so there is little to "
+            "the best of 8 samples has reward 0.450, greedy search 0.500: sampling finds nothing better, so there is little to "
             "learn; train with cross entropy for longer, or take a finer reward",
         ),
         (
             {"reward_references": 0.3},
-            "references are paid 0.300, no more than greedy search: the reward does not prefer them; look at the reward",
+            "references have reward 0.300, no more than greedy search: the reward does not prefer them; look at the reward",
         ),
         (
             {"cut": 0.8},
@@ -256,8 +256,8 @@ def test_a_model_better_on_its_training_sentences_is_a_warning():
     assert [(each.level, str(each)) for each in verdict(valid, train)][:1] == [
         (
             "warning",
-            "greedy search is paid 0.900 on training sentences and 0.440 on validation sentences: the model has learnt the "
-            "former by heart, and what it is paid there will not carry over; have more training sentences, or model.dropout",
+            "greedy search has reward 0.900 on training sentences and 0.440 on validation sentences: the model has learnt the "
+            "former by heart, and its reward there will not carry over; have more training sentences, or model.dropout",
         )
     ]
     assert [each.level for each in verdict(GOOD, train)] == ["ok"]

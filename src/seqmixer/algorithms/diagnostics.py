@@ -1,4 +1,4 @@
-"""What is worth watching while a model is paid for its own words: most failures show here first."""
+"""What is worth watching while a model's samples are rewarded: most failures show here first."""
 
 from collections.abc import Mapping
 
@@ -22,7 +22,7 @@ def diagnostics(
                             at 1 nothing is left to learn from
     entropy                 nats per step, estimated by -log p of the sampled words; falling to 0 means the model has
                             stopped exploring
-    length_ratio            words written / words in the target; drifting from 1 means the reward pays for length
+    length_ratio            words written / words in the target; drifting from 1 means the reward gives for length
     cut                     share of sentences with no EOS before T; rising means the model no longer stops
     own_words               share of the words that the model wrote; the rest was given
     distinct                share of the pairs of sentences that differ, each for another source; at 0 the model
@@ -103,13 +103,13 @@ def symptoms(means: Mapping[str, float]) -> list[str]:
 
     >>> well = {"own_words": 1.0, "reward_spread": 0.2, "entropy": 0.7, "cut": 0.1, "length_ratio": 1.2, "distinct": 1}
     >>> symptoms(well | {"cut": 0.9})
-    ['90 % of the sentences do not end before T: does the reward have a price for length? Add one, such as length']
+    ['90 % of the sentences do not end before T: does the reward have a length penalty? Add one, such as length']
     """
     if means.get("own_words", 0.0) < 0.5:
         return []
     found = []
     if means["reward_spread"] < 1e-6:
-        found.append("every sentence is paid the same, so there is nothing to learn from: look at the reward")
+        found.append("every sentence has the same reward, so there is nothing to learn from: look at the reward")
     if means.get("explained", 0.0) > 0.98:
         found.append(
             f"{100 * means['explained']:.0f} % of what rewards differ by is expected, so there is little to learn "
@@ -131,5 +131,5 @@ def symptoms(means: Mapping[str, float]) -> list[str]:
         )
     if not 0.5 < means["length_ratio"] < 1.5:
         times = f"{means['length_ratio']:.2f} times"
-        found.append(f"sentences have {times} the words of their references: what is the reward paying?")
+        found.append(f"sentences have {times} the words of their references: what does the reward favour?")
     return found

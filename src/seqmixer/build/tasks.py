@@ -85,7 +85,7 @@ def elsewhere() -> str:
     """What to do about files that are not there: the variable may point away from those of the current folder."""
     value = os.environ.get("SEQMIXER_DATA")
     variable = f"which is {value}" if value else "which is not set"
-    return f"mend the names, or data.folder: its default is the variable SEQMIXER_DATA, {variable}"
+    return f"fix the names, or data.folder: its default is the variable SEQMIXER_DATA, {variable}"
 
 
 def read_split(config: DataConfig, i: int) -> Pairs:

@@ -27,10 +27,10 @@ def main() -> None:
         with stoppable(), within_memory():
             app()
     except Interrupted as error:
-        say(f"{error}; go on with: {this_command()}")
+        say(f"{error}; resume with: {this_command()}")
         sys.exit(130)
     except Lost as error:
-        say(f"{error}; go on with: {this_command()}")
+        say(f"{error}; resume with: {this_command()}")
         sys.exit(2)
     except SeqmixerError as error:
         say(str(error))

@@ -20,8 +20,8 @@ def doctor(
     """Check environment, data, settings and checkpoints; estimate memory and time; try out the reward.
 
     One line for each finding: ok, note, warning or problem, why, and what to do. Nothing is written. Where the model
-    is to be paid for its own words, the pre-flight says whether that is likely to work. Exits with 2 if there is a
-    problem.
+    is to learn from the rewards of its samples, the pre-flight says whether that is likely to work. Exits with 2 if
+    there is a problem.
 
     \b
     seqmixer doctor toy/translation

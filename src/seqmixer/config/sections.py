@@ -93,8 +93,8 @@ class RewardConfig(Section):
     """bleu and rouge2 as in the released code; bleu_best bleu_mean rouge1 rouge1_f rouge2_f rouge_l chrf chrf++ cider
     edit exact length; the path of a Python function, 'module:function'; or a sum, '0.5*bleu + 0.5*rouge_l'."""
     eos: bool = False
-    """Count the end of a sentence as a word, so that a model is paid for ending where the references do; not for chrf,
-    cider and Python functions."""
+    """Count the end of a sentence as a word, so that a model is rewarded for ending where the references do; not for
+    chrf, cider and Python functions."""
     on: Literal["text", "words"] = "text"
     """What a Python function is given: strings, or lists of word ids."""
     workers: int = Field(0, ge=0, le=1024)
@@ -113,7 +113,7 @@ class TrainingConfig(Section):
     lr: float = Field(1e-3, gt=0)
     """Learning rate."""
     rl_lr: float | None = Field(None, gt=0)
-    """Learning rate once the model is paid for its own words, with a fresh optimiser, from the best model so far.
+    """Learning rate once the model's samples are rewarded, with a fresh optimiser, from the best model so far.
     Default: nothing changes then."""
     rl_dropout: bool = False
     """Whether dropout stays on then. Off, the words are drawn from the very distribution that is scored (Eq. 11)."""

@@ -65,8 +65,8 @@ def greedy(logits: Tensor) -> Tensor:
 def sample(logits: Tensor) -> Tensor:
     """Draw from softmax(logits), Eq. 5.  (B, V) -> (B,)
 
-    One uniform number a row is looked up in the cumulated probabilities: no question to the device, so that the whole
-    loop can be captured, and V times fewer random numbers than the Gumbel trick needs.
+    One uniform number a row is looked up in the cumulated probabilities: no synchronisation with the GPU, so that the
+    whole loop can be captured, and V times fewer random numbers than the Gumbel trick needs.
     """
     return draw(logits, torch.rand(len(logits), dtype=torch.double, device=logits.device))
 

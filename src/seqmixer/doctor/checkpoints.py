@@ -32,7 +32,7 @@ class Subject:
 
     @property
     def command(self) -> str:
-        """What begins the run, or goes on with it."""
+        """What begins the run, or resumes it."""
         settings = [part for override in self.overrides for part in ("--set", override)]
         trust = ["--trust"] if python_code(self.config) and is_run(self.path.parent) else []
         parts = ["seqmixer", "train", str(self.path), *settings, "--out", str(self.folder.parent), *trust]
@@ -65,9 +65,7 @@ def refused(subject: Subject) -> Iterator[Finding]:
     """What `train` would say."""
     if subject.folder.name != subject.config.name:
         what = f"{subject.folder} holds the run {subject.config.name!r}"
-        yield Finding(
-            "note", what, "it can be used as it is, but gone on with only under its name", "rename the folder"
-        )
+        yield Finding("note", what, "it can be used as it is, but resumed only under its name", "rename the folder")
     try:
         require_same_config(subject.folder, located(subject.config))
     except SeqmixerError as error:
@@ -128,7 +126,7 @@ def standing(subject: Subject, position: Position, best: Best | None, length: in
         use = shlex.join(["seqmixer", "evaluate", str(folder)])
         yield Finding("ok", f"finished: {where}; score it with: {use}")
     else:
-        yield Finding("ok", f"{where}; go on with: {subject.command}")
+        yield Finding("ok", f"{where}; resume with: {subject.command}")
 
 
 def planned(config: Config, length: int | None) -> int | None:

@@ -150,7 +150,7 @@ def model_at_hand(subject: Subject, task: Task) -> tuple[Model, str]:
 
 
 def reward_at_hand(subject: Subject, task: Task) -> tuple[Reward, list[Finding]]:
-    """What training pays; where that is code which must not be imported, the reward of the metric's name."""
+    """The reward of training; where that is code which must not be imported, the reward of the metric's name."""
     config = subject.config
     code = python_code(config)
     if code is None or subject.trusted:
@@ -159,6 +159,6 @@ def reward_at_hand(subject: Subject, task: Task) -> tuple[Reward, list[Finding]]
         return metrics.reward, []
     what = f"the reward {code!r} is Python code that a run folder names, and is not imported"
     metric = config.metrics[0]
-    why = f"samples are paid and judged here as with reward.name = {metric!r} in its place"
+    why = f"samples are rewarded and judged here as with reward.name = {metric!r} in its place"
     stand_in = config.model_copy(update={"reward": config.reward.model_copy(update={"name": metric})})
     return Metrics(stand_in, task).reward, [Finding("note", what, why, "add --trust if the code is yours")]

@@ -1,7 +1,7 @@
-"""Before the model is paid for its own words: what would it be paid, and is there anything to learn from that?
+"""Before the model's samples are rewarded: what would their rewards be, and is there anything to learn from them?
 
-REINFORCE lifts sentences that are paid more than expected. It needs a model that writes different sentences for one
-source, some of them paid better than others; and it mostly lifts words that the model ranks second or third already.
+REINFORCE lifts sentences whose reward is above the expected one. It needs a model that writes different sentences for
+one source, some with a higher reward than others; and it mostly lifts words that the model ranks second or third already.
 """
 
 from dataclasses import dataclass
@@ -111,7 +111,7 @@ def verdict(valid: Preflight, train: Preflight) -> list[Finding]:
     """Whether sequence-level training is likely to work. It takes place on training sentences: they decide."""
     if train.spread_batch < 1e-6 and train.same_as_greedy < SURE:
         what = "sequence-level training will not work"
-        why = f"every sample is paid {train.reward_samples:.3f}, whatever it says"
+        why = f"every sample has reward {train.reward_samples:.3f}, whatever it says"
         return [Finding("problem", what, why, "look at the reward")]
     if train.ranks["1"] < WRITES:
         what = "sequence-level training is not likely to work: the model cannot write yet"
@@ -143,10 +143,10 @@ def overfitted(valid: Preflight, train: Preflight) -> list[Finding]:
     if valid.reward_greedy >= 0.5 * train.reward_greedy:
         return []
     what = (
-        f"greedy search is paid {train.reward_greedy:.3f} on training sentences and {valid.reward_greedy:.3f} on "
+        f"greedy search has reward {train.reward_greedy:.3f} on training sentences and {valid.reward_greedy:.3f} on "
         "validation sentences"
     )
-    why = "the model has learnt the former by heart, and what it is paid there will not carry over"
+    why = "the model has learnt the former by heart, and its reward there will not carry over"
     return [Finding("warning", what, why, "have more training sentences, or model.dropout")]
 
 
@@ -154,16 +154,16 @@ def doubts(found: Preflight) -> list[Finding]:
     """What does not stop it, but will show."""
     findings = []
     if found.reward_best <= found.reward_greedy:
-        best = f"the best of {found.samples} samples is paid {found.reward_best:.3f}"
+        best = f"the best of {found.samples} samples has reward {found.reward_best:.3f}"
         what = f"{best}, greedy search {found.reward_greedy:.3f}"
         why = "sampling finds nothing better, so there is little to learn"
         findings.append(Finding("warning", what, why, "train with cross entropy for longer, or take a finer reward"))
     if found.reward_references <= found.reward_greedy:
-        what = f"references are paid {found.reward_references:.3f}, no more than greedy search"
+        what = f"references have reward {found.reward_references:.3f}, no more than greedy search"
         findings.append(Finding("warning", what, "the reward does not prefer them", "look at the reward"))
     if found.cut > 0.5:
         what = f"{found.cut:.0%} of the samples do not end before T"
-        advice = "raise data.length, or give the reward a price for length"
+        advice = "raise data.length, or give the reward a length penalty"
         findings.append(Finding("warning", what, "the model does not know when to stop", advice))
     elif not 0.5 < found.length_ratio < 1.5:
         what = f"samples have {found.length_ratio:.2f} times the words of their references"

@@ -94,11 +94,11 @@ def patience(config: Config) -> Iterator[Finding]:
     rate = training.rl_lr or training.lr
     if training.patience is not None and config.algorithm.rewarded and rate / 2 < training.min_lr:
         what = f"training.patience ends the run the first time: half of {rate:g} is below training.min_lr"
-        yield Finding("note", what, "it never goes back to the best model to go on from there", "lower training.min_lr")
+        yield Finding("note", what, "it never returns to the best model to resume from there", "lower training.min_lr")
 
 
 def rewards(config: Config) -> Iterator[Finding]:
-    """What is paid, against what is reported."""
+    """What is rewarded, against what is reported."""
     if not config.algorithm.rewarded:
         return
     terms = parse(config.reward.name)
@@ -106,9 +106,9 @@ def rewards(config: Config) -> Iterator[Finding]:
     metric = config.metrics[0]
     if metric not in (config.reward.name, *(SAME.get(name, name) for name in names)):
         what = f"the reward is {config.reward.name}, but {metric} picks the best model and is reported"
-        why = "a model learns what it is paid for: in the paper, one paid in ROUGE-2 lost BLEU"
+        why = "a model learns what is rewarded: in the paper, one rewarded by ROUGE-2 lost BLEU"
         yield Finding("warning", what, why, f"set evaluation.metrics or reward.name = {metric!r} if you can")
     if all(name in RECALLS for _, name in terms):
-        what = f"the reward {config.reward.name} has no price for length"
+        what = f"the reward {config.reward.name} has no length penalty"
         why = "it is a recall, and more words never cost"
         yield Finding("warning", what, why, f"use {terms[0][1]}_f, or add ' + 0.2*length'")

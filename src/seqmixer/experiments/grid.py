@@ -71,7 +71,7 @@ def scratch_jobs(recipe: Recipe, seed: int) -> list[Job]:
 
 
 def method_jobs(recipe: Recipe, seed: int, folder: Path) -> list[Job]:
-    """What starts from a base. Without a rate of its own (training.rl_lr) it goes on with that of the base.
+    """What starts from a base. Without a rate of its own (training.rl_lr) it keeps that of the base.
 
     A rate of its own stays, for all methods alike: by perplexity, which only XENT lowers, the others' would decay.
     """

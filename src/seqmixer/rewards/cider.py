@@ -68,8 +68,8 @@ class DocumentFrequencies:
         if score < LEAST:
             raise RewardError(
                 f"CIDEr-D has document frequencies from {len(documents)} documents, whose references score {score:.2f} "
-                "of 10 against themselves, so it would pay nothing: an n-gram that every document has weighs nothing. "
-                "Build them from the references of all training examples, one document each."
+                "of 10 against themselves, so it would reward nothing: an n-gram that every document has weighs "
+                "nothing. Build them from the references of all training examples, one document each."
             )
         return frequencies
 
@@ -113,7 +113,7 @@ class DocumentFrequencies:
             save_file(tensors, new, about)
 
     def checksum(self) -> str:
-        """Of all that is saved: a table with a flipped bit would pay wrongly, without a word."""
+        """Of all that is saved: a table with a flipped bit would give wrong rewards, unnoticed."""
         digest = hashlib.sha256(f"{self.documents} {self.vocab} {self.fingerprint}".encode())
         for table in (*self.keys, *self.idf):
             digest.update(table.cpu().numpy().tobytes())

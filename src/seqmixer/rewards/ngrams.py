@@ -57,9 +57,9 @@ def total_known(words: Tensor, n: int, start: int | Tensor = 0) -> Tensor:
 
 
 def matched(words: Tensor, references: Tensor, order: int, start: int | Tensor = 0) -> list[Tensor]:
-    """Which n-grams of the hypothesis each reference pays for, for n = 1..order, clipped.
+    """Which n-grams of the hypothesis each reference matches, for n = 1..order, clipped.
 
-    A gram that stands r times in a reference is paid for its first r occurrences in the hypothesis. The clipped count
+    A gram that stands r times in a reference matches its first r occurrences in the hypothesis. The clipped count
     of one reference is therefore `.sum(-1)`, and the count clipped by the maximum over references `.any(1).sum(-1)`.
 
     Args:
@@ -69,7 +69,7 @@ def matched(words: Tensor, references: Tensor, order: int, start: int | Tensor =
         start: n-grams that lie wholly before this position do not count.
 
     Returns:
-        order tensors, the n-th (B, R, G), G = T - n + 1: true where the gram is paid.
+        order tensors, the n-th (B, R, G), G = T - n + 1: true where the gram matches.
     """
     own = _runs(same(words, words).tril(-1), order)  # only what stood before
     other = _runs(same(words.unsqueeze(1), references), order)

@@ -56,7 +56,7 @@ def released_recall(rollout: Rollout, n: int) -> Tensor:
 
     ROUGE-N = matches / n-grams of the reference, and 0 where fewer than n words follow the s = rollout.start given
     ones in the hypothesis or in the reference. Only n-grams that touch what comes after those s words count. The
-    release has one reference; of several the best one pays.
+    release has one reference; of several the best one counts.
     """
     rows = _per_reference(rollout.words, rollout.references, n, rollout.start)  # (B, R, 3)
     hypothesis = ngrams.lengths(rollout.words).unsqueeze(1)  # (B, 1)

@@ -189,7 +189,7 @@ def try_out(reward: Reward, task: Task) -> None:
     batch = next(in_order(task.valid, 4, task.length))
     paid = reward(batch.rollout(batch.target))  # (B,)
     if not paid.isfinite().all():
-        raise RewardError(f"the reward pays {paid.tolist()} for four references; it must be a finite number")
+        raise RewardError(f"the reward gives {paid.tolist()} for four references; it must be a finite number")
 
 
 def load(folder: Path, trust: bool = False) -> Run:

@@ -1,4 +1,4 @@
-"""What a run folder is held to: nothing in it leads outside, and the files that say what the run is are as written.
+"""The rules of a run folder: nothing in it leads outside, and the files that say what the run is are as written.
 
 A checkpoint has its checksums beside it; this is the same for the rest of the folder. A run folder may come from
 somebody else, or from a bad disk: weights read with another vocabulary or another window would be silently wrong.
@@ -31,7 +31,7 @@ SPLITS = ("train", "valid", "test")
 FILES = ("task.json", "source.vocab", "target.vocab")
 EDITABLE = {"data": {"folder"}, "model": set[str](), "evaluation": {"batch_size"}}  # by hand, after training
 MAY_CHANGE = {  # between resumes
-    "data.folder",  # what is read there is held to the fingerprints
+    "data.folder",  # what is read there is checked against the fingerprints
     "evaluation.batch_size",
     *(f"reward.{name}" for name in ("workers", "seconds")),
     *(f"training.{name}" for name in ("nonfinite", "device", "epochs", "keep", "examples", "save_minutes", "threads")),
@@ -190,7 +190,7 @@ def damaged(folder: Path) -> RunError:
 
 
 def require_same_config(folder: Path, config: Config) -> None:
-    """A run goes on with the config it began with, or is another run."""
+    """A run is resumed with the config it began with, or is another run."""
     if not (folder / "config.toml").is_file():
         if is_run(folder):
             raise RunError(f"{folder} holds a run without its config.toml; put that back, or choose another name")
@@ -224,7 +224,7 @@ def same_best(one: str, other: str) -> bool:
 
 
 def require_same_data(folder: Path, splits: Mapping[str, Split]) -> None:
-    """A run goes on with the data it began with, and is scored by it: other data would have the same signature."""
+    """A run is resumed with the data it began with, and is scored by it: other data would have the same signature."""
     changed = changed_splits(folder, splits) if (folder / "task.json").is_file() else []
     if changed:
         raise RunError(

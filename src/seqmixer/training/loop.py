@@ -75,7 +75,7 @@ class Training:
                     self.epoch(interrupt)
             except RewardError as error:
                 where = f"{self.out}, epoch {self.position.epoch + 1}, batch {self.position.batch + 1}"
-                raise RewardError(f"{where}: {error}; mended, the same command goes on from what was saved") from error
+                raise RewardError(f"{where}: {error}; fixed, the same command resumes from what was saved") from error
             finally:
                 self.call(lambda callback: callback.end(self))
         self.checkpoints.load_best(self.position)

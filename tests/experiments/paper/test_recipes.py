@@ -142,13 +142,13 @@ def test_missing_data_is_named_with_what_to_do(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "coco").mkdir()
     (tmp_path / "coco/captions.json.gz").touch()
-    refused(DataError, f"no such files: {tmp_path}/coco/features_u8.npz; mend the names, or data.folder: its default is the variable SEQMIXER_DATA, "
+    refused(DataError, f"no such files: {tmp_path}/coco/features_u8.npz; fix the names, or data.folder: its default is the variable SEQMIXER_DATA, "
             "which is not set", read_card, recipe("captioning", "tuned"))  # fmt: skip
     monkeypatch.setenv("SEQMIXER_DATA", "/no/where")
     names = [
         f"/no/where/multi30k-de-en/{split}.{side}.gz" for split in ("train", "valid", "test") for side in ("de", "en")
     ]
-    refused(DataError, f"no such files: {', '.join(names)}; mend the names, or data.folder: its default is the variable SEQMIXER_DATA, "
+    refused(DataError, f"no such files: {', '.join(names)}; fix the names, or data.folder: its default is the variable SEQMIXER_DATA, "
             "which is /no/where", read_card, recipe("translation", "quick"))  # fmt: skip
 
 

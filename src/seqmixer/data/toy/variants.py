@@ -79,8 +79,8 @@ def best_outputs(split: Split, score: Score) -> list[str]:
     best = argmax_i sum_j p_j score(v_i, v_j) over the variants v of the source, with their true probabilities p.
 
     The search is over grammatical sentences and maximises the mean of sentence scores. So this is no upper bound: a
-    metric that can be gamed, such as ROUGE recall, pays more for some ungrammatical sentences, and the references
-    drawn for one split, or a corpus score that is not a mean, may favour other outputs a little.
+    metric that can be gamed, such as ROUGE recall, gives a higher reward to some ungrammatical sentences, and the
+    references drawn for one split, or a corpus score that is not a mean, may favour other outputs a little.
 
     One reference is expected at a time: where a task has several per source, the expectation over single references
     stands in for that over sets of them. `score` may depend on which words are equal but not on how they are spelt, as

@@ -102,7 +102,7 @@ def open_search(search: Sweep) -> None:
 
 
 def require_same_search(search: Sweep, sought: dict[str, Any]) -> None:
-    """A search goes on with what it began with, or is another search."""
+    """A search is resumed with what it began with, or is another search."""
     path = search.folder / "search.json"
     now = json.loads(json.dumps(sought))
     if not path.is_file():
