@@ -1,7 +1,8 @@
 """Before the model's samples are rewarded: what would their rewards be, and is there anything to learn from them?
 
 REINFORCE lifts sentences whose reward is above the expected one. It needs a model that writes different sentences for
-one source, some with a higher reward than others; and it mostly lifts words that the model ranks second or third already.
+one source, some with a higher reward than others; and it mostly lifts words that the model ranks second or third
+already.
 """
 
 from dataclasses import dataclass
