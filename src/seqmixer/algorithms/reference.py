@@ -11,8 +11,8 @@ and its gradient, by the argument of Eqs. 9-11, is
 
 The second expectation is 0, and so is that of every delta before t times d log p(w_t): these are known when w_t is
 drawn, and the expected d log p(w_t) is 0. So beta times the delta from there on (`drift_to_go`) is taken off the
-reward of a step, as a constant. To differentiate an estimate of the KL as a loss instead gives another gradient: that of the
-estimate below is, on average, the gradient of KL(p_ref || p) at each step.
+reward of a step, as a constant. To differentiate an estimate of the KL as a loss instead gives another gradient: that
+of the estimate below is, on average, the gradient of KL(p_ref || p) at each step.
 """
 
 from copy import deepcopy
