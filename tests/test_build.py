@@ -205,7 +205,7 @@ def test_a_config_names_an_algorithm_of_the_users_own_with_its_settings(own):
         ({"name": "own_kinds:Weighted", "weight": 0.0}, "config: algorithm.weight = 0.0: Input should be greater than 0"),
         ({"name": "own_kinds:Weighted", "wieght": 1.0, "weight": 1.0},
          "config: unknown setting 'algorithm.wieght'. Did you mean 'algorithm.weight'? Known: algorithm.delta, "
-         "algorithm.mixed_epochs, algorithm.name, algorithm.weight, algorithm.to_zero, algorithm.xent_epochs."),
+         "algorithm.mixed_epochs, algorithm.name, algorithm.to_zero, algorithm.weight, algorithm.xent_epochs."),
         ({"name": "own_kinds:function"},
          "algorithm.name = 'own_kinds:function' is no subclass of seqmixer.algorithms.Algorithm; name one"),
         ({"name": "own_kinds:Bare"},

@@ -182,7 +182,7 @@ def test_the_help_teaches_how_a_space_is_written(run):
     code, out, _ = run("sweep", "--help")
     assert code == 0
     assert '"training.lr" = { low = 1e-4, high = 1e-2, log = true }' in out
-    assert "seqmixer sweep configs/toy/translation.toml --search rates.toml --trials 30 --prune-after 6" in out
+    assert "seqmixer sweep toy/translation --search rates.toml --trials 30 --prune-after 6" in out
 
 
 def test_a_search_goes_on_with_the_data_it_began_with(run, folder):

@@ -139,7 +139,10 @@ def test_the_doctor_examines_what_training_would_do(run, small, lines):
     assert (code, err) == (0, "")
     found = json.loads(out)["sections"]
     assert found["pre-flight"]["model"] == "the pretrained model model"
-    assert found["pre-flight"]["findings"][-1]["what"] == "XENT comes first, and this is the pretrained model model yet"
+    assert (
+        found["pre-flight"]["findings"][-1]["what"]
+        == "cross entropy comes first, and this is the pretrained model model yet"
+    )
 
     assert run("train", *summarise)[0] == 0
     trained = load(Path("runs/t5-summarization"))

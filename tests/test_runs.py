@@ -167,7 +167,7 @@ def test_a_run_keeps_its_length_when_the_training_files_grow(tmp_path):
 
 
 def test_cider_is_not_counted_anew_from_other_training_files(tmp_path):
-    files = {"data__train": ["train.a", "train.b"], "evaluation__metric": "cider"}
+    files = {"data__train": ["train.a", "train.b"], "evaluation__metrics": ["cider"]}
     made = config(tmp_path, **files)
     for side in "ab":
         (tmp_path / f"data/train.{side}").write_text((tmp_path / f"data/{side}").read_text())
@@ -326,7 +326,9 @@ def test_using_a_run_never_imports_code_that_its_folder_names(tmp_path, monkeypa
     path.write_text(path.read_text().replace('name = "bleu"', 'name = "evil:reward"'))
     run = load(tmp_path / "run")
     assert run.config.reward.name == "evil:reward"
-    run.evaluate()
+    with pytest.raises(RunError, match="names the Python code 'evil:reward' as a metric"):
+        run.evaluate()
+    run.evaluate(metrics=["bleu"])
     assert list(write(run, ["a"], Search()))
 
 

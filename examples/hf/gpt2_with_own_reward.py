@@ -26,7 +26,7 @@ if __name__ == "__main__":
             "algorithm": {"name": "mixer", "xent_epochs": epochs, "mixed_epochs": 1, "delta": 12},
             "reward": {"name": "gpt2_with_own_reward:few_words"},
             "training": {"batch_size": 16, "lr": 1e-3, "rl_lr": 1e-4, "clip": 1.0},
-            "evaluation": {"metric": "rouge_l"},
+            "evaluation": {"metrics": ["rouge_l"]},
         }
     )
     print(train(config).evaluate().score)

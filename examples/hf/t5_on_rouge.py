@@ -16,7 +16,7 @@ config = Config.parse(
         "algorithm": {"name": "mixer", "xent_epochs": epochs, "mixed_epochs": 1, "delta": 6},
         "reward": {"name": "0.5*rouge2_f + 0.5*rouge_l"},
         "training": {"batch_size": 16, "lr": 3e-4, "rl_lr": 3e-5, "clip": 1.0},
-        "evaluation": {"metric": "rouge_l"},
+        "evaluation": {"metrics": ["rouge_l"]},
     }
 )
 run = train(config)

@@ -123,7 +123,7 @@ def train_alone(config: Config, folder: Path, callbacks: Sequence[Callback], tas
     require_same_data(folder, task.splits)
     with ranks.first_rank_first():  # what they count beforehand is kept in the folder
         metrics = Metrics(config, task, folder)
-        chosen, reward = metrics.chosen, metrics.reward
+        reward, chosen = metrics.reward, metrics.chosen
     algorithm = build_algorithm(config.algorithm, reward, model.features, task.length)
     if isinstance(config.model, HuggingFaceSettings):
         pretrained.require_positions(pretrained.place(config.model, goes_on), task)
