@@ -11,7 +11,7 @@ import torch
 from filelock import FileLock
 
 from seqmixer.config import Config
-from seqmixer.errors import RewardError, RunError
+from seqmixer.errors import ConfigError, RewardError, RunError
 from seqmixer.runs import load, task_of, train, try_out
 from seqmixer.runs.inference import Search, write
 from seqmixer.storage import checkpoint
@@ -326,7 +326,7 @@ def test_using_a_run_never_imports_code_that_its_folder_names(tmp_path, monkeypa
     path.write_text(path.read_text().replace('name = "bleu"', 'name = "evil:reward"'))
     run = load(tmp_path / "run")
     assert run.config.reward.name == "evil:reward"
-    with pytest.raises(RunError, match="names the Python code 'evil:reward' as a metric"):
+    with pytest.raises(ConfigError, match="names the Python code 'evil:reward' as a metric"):
         run.evaluate()
     run.evaluate(metrics=["bleu"])
     assert list(write(run, ["a"], Search()))

@@ -36,8 +36,8 @@ def test_settings_that_go_together_are_left_alone():
         (
             ["training.patience=3", "training.rl_lr=0.00015"],
             "note",
-            "training.patience ends the run the first time: half of 0.00015 is below training.min_lr: it never goes back to "
-            "the best model to go on from there; lower training.min_lr",
+            "training.patience ends the run the first time: half of 0.00015 is below training.min_lr: it never returns to "
+            "the best model to resume from there; lower training.min_lr",
         ),
         (
             ["algorithm.mixed_epochs=0"],
@@ -70,8 +70,8 @@ def test_settings_that_go_together_are_left_alone():
         (
             ["reward.name=rouge_l", 'evaluation.metrics=["bleu"]'],
             "warning",
-            "the reward is rouge_l, but bleu picks the best model and is reported: a model learns what it is paid for: in "
-            "the paper, one paid in ROUGE-2 lost BLEU; set evaluation.metrics or reward.name = 'bleu' if you can",
+            "the reward is rouge_l, but bleu picks the best model and is reported: a model learns what is rewarded: in "
+            "the paper, one rewarded by ROUGE-2 lost BLEU; set evaluation.metrics or reward.name = 'bleu' if you can",
         ),
         (
             ["reward.name=rouge2", 'evaluation.metrics=["rouge2"]'],

@@ -233,7 +233,7 @@ GOOD = Preflight(
         (
             {"cut": 0.8},
             "80% of the samples do not end before T: the model does not know when to stop; raise data.length, or give the "
-            "reward a price for length",
+            "reward a length penalty",
         ),
         (
             {"length_ratio": 0.3},

@@ -126,8 +126,8 @@ def symptoms(means: Mapping[str, float]) -> list[str]:
         )
     if means["cut"] > 0.5:
         found.append(
-            f"{100 * means['cut']:.0f} % of the sentences do not end before T: does the reward have a price for "
-            "length? Add one, such as length"
+            f"{100 * means['cut']:.0f} % of the sentences do not end before T: does the reward have a length "
+            "penalty? Add one, such as length"
         )
     if not 0.5 < means["length_ratio"] < 1.5:
         times = f"{means['length_ratio']:.2f} times"
