@@ -56,6 +56,13 @@ def uses_processes(h, r):
     with multiprocessing.get_context("fork").Pool(2) as processes:
         return sum(processes.map(len, [h]))
 
+def ends_a_child_at_once(h, r):
+    child = os.fork()
+    if not child:
+        time.sleep(1000)
+    os.kill(child, signal.SIGTERM)
+    return len(h) if os.WIFSIGNALED(os.waitpid(child, 0)[1]) else 0
+
 def holds_the_gil(h, r):
     re.match(r"(a+)+$", "a" * 60 + "b")
 
@@ -185,6 +192,7 @@ def none_left(folder):
 @pytest.mark.parametrize(
     "name",
     ["good", "forks", "forks_and_raises", "forks_and_stays", "starts", "starts_a_daemon", "uses_processes",
+     "ends_a_child_at_once",
      "signals_its_group", "prints", "moves"],
 )  # fmt: skip
 def test_scores_are_right_nothing_is_printed_and_nothing_is_left(folder, capfd, name):

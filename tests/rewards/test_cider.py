@@ -195,7 +195,7 @@ def test_document_frequencies_count_an_ngram_once_a_document():
 def test_document_frequencies_that_weigh_nothing_are_refused(documents, says):
     message = (
         f"CIDEr-D has document frequencies from {says}, whose references score 0.00 of 10 against themselves, so it "
-        "would pay nothing: an n-gram that every document has weighs nothing. Build them from the references of all "
+        "would reward nothing: an n-gram that every document has weighs nothing. Build them from the references of all "
         "training examples, one document each."
     )
     with pytest.raises(RewardError, match=f"^{re.escape(message)}$"):

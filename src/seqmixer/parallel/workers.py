@@ -152,7 +152,8 @@ def guard(life: Connection, *used: Connection) -> None:
         die_with_parent()
         if os.getppid() != guardian:
             os._exit(1)
-        os.register_at_fork(after_in_child=partial(set_stops, signal.SIG_DFL))
+        usual, ignored = partial(set_stops, signal.SIG_DFL), partial(set_stops, ignore)
+        os.register_at_fork(before=usual, after_in_parent=ignored, after_in_child=usual)
         with suppress(OSError):  # Linux: out of memory, this is killed first, and not the run
             Path("/proc/self/oom_score_adj").write_text("1000")
         return
@@ -216,8 +217,9 @@ def end_when_closed(life: Connection) -> None:
 
 
 def set_stops(handler: Handler | signal.Handlers) -> None:
-    for number in STOPS:
-        signal.signal(number, handler)
+    with suppress(ValueError):  # only the main thread may; after a fork that is the one that forked
+        for number in STOPS:
+            signal.signal(number, handler)
 
 
 def ignore(number: int, frame: FrameType | None) -> None: ...
