@@ -160,7 +160,8 @@ def distributed(objective: Objective) -> nn.Module:
         return objective
     buffers = [name for name, _ in objective.named_buffers()]
     DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(objective, buffers)
-    return DistributedDataParallel(objective, find_unused_parameters=True)
+    with ranks.communication():  # it compares the parameters of all ranks
+        return DistributedDataParallel(objective, find_unused_parameters=True)
 
 
 def device(name: str) -> torch.device:
