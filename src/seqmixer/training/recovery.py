@@ -101,7 +101,7 @@ def added(events: list[Event], event: Event) -> bool:
 def suspects(model: SequenceModel, algorithm: Algorithm, batch: Batch, rewarded: bool) -> list[str]:
     """The sources whose reference has no finite probability, or whose greedy output no finite reward.
 
-    Nothing is drawn at random: the run goes on with the numbers it would have had.
+    Nothing is drawn at random: the run then draws the numbers it would have had.
     """
     finite = score(model, batch.source, batch.target).isfinite()  # (B,)
     if rewarded and algorithm.reward is not None:

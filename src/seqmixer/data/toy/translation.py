@@ -2,7 +2,7 @@
 
 Source: [time] subject [place] object verb. Nouns show number and case, adjectives agree with their noun, verbs show
 tense only. Target: verbs agree in number, and there are two styles. The spoken one (65%) is active; it opens in one of
-four ways, and goes on with everyday words. The written one (35%) is passive and always opens with the object. So no
+four ways, and continues with everyday words. The written one (35%) is passive and always opens with the object. So no
 spoken opening is as likely as the written one, and no spoken sentence as likely as the likeliest written one, although
 most references are spoken: greedy search on a perfect model of words writes passives, and so does the search for the
 most likely sentence, while BLEU prefers actives.
