@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from seqmixer.algorithms import E2E, Dad, LeaveOneOut, LinearBaseline, Mixer, Reinforce, Xent
     from seqmixer.config import Config, TrainingConfig
     from seqmixer.evaluation import evaluate, perplexity
+    from seqmixer.rewards.strings import reward_function
     from seqmixer.runs import Run, load, train
     from seqmixer.runs.inference import Search, write
     from seqmixer.schedules import forced_words
@@ -23,6 +24,7 @@ HOMES = {
     "algorithms": ("E2E", "Dad", "LeaveOneOut", "LinearBaseline", "Mixer", "Reinforce", "Xent"),
     "config": ("Config", "TrainingConfig"),
     "evaluation": ("evaluate", "perplexity"),
+    "rewards.strings": ("reward_function",),
     "runs.inference": ("Search", "write"),
     "runs": ("Run", "load", "train"),
     "schedules": ("forced_words",),
@@ -57,6 +59,7 @@ __all__ = [
     "load",
     "models",
     "perplexity",
+    "reward_function",
     "rewards",
     "train",
     "write",

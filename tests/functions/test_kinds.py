@@ -178,7 +178,7 @@ def test_functions_with_other_parameters_are_refused(function, takes):
 
 
 def test_a_function_without_a_signature_is_refused():
-    with message(f"reward 'type' hides its parameters; wrap it in a function that takes {TAKES}"):
+    with message(f"reward 'dict' hides its parameters; wrap it in a function that takes {TAKES}"):
         read(dict)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from seqmixer.config import Config
 from seqmixer.data import Task
 from seqmixer.errors import ConfigError, unknown
-from seqmixer.functions import is_path
+from seqmixer.functions import Elsewhere, is_path
 from seqmixer.rewards import (
     METRICS,
     CharacterTable,
@@ -86,7 +86,9 @@ class Metrics:
         if path not in self.functions:
             settings = self.config.reward
             made = partial(on_text, decode=self.task.target_vocab.decode) if settings.on == "text" else on_words
-            reward = made(from_path(path), workers=settings.workers, seconds=settings.seconds)
+            function = from_path(path) if settings.python is None else Elsewhere(settings.python, path)
+            workers = settings.workers or int(settings.python is not None)
+            reward = made(function, workers=workers, seconds=settings.seconds)
             self.functions[path] = mean_of(path, reward)
         return self.functions[path]
 

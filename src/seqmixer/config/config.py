@@ -21,6 +21,8 @@ from seqmixer.config.sections import (
     refuse_unread,
 )
 from seqmixer.errors import ConfigError
+from seqmixer.functions import is_path
+from seqmixer.rewards import parse
 from seqmixer.settings import Section, assign
 
 WORDS = ("source_min_count", "source_max_size", "target_min_count", "target_max_size")
@@ -52,6 +54,14 @@ class Config(Section):
         if {"", ".", ".."} & set(name.split("/")):
             raise ValueError(f"name = {name!r}: a run's folder is OUT/name; write a name such as 'run' or 'tries/run'")
         return name
+
+    @model_validator(mode="after")
+    def has_a_function(self) -> Self:
+        if self.reward.python is not None:
+            named = [name for text in (self.reward.name, *self.metrics) for _, name in parse(text)]
+            if not any(map(is_path, named)):
+                raise ValueError(f"reward.python is for Python functions, 'module:function', not for {named[0]!r}")
+        return self
 
     @model_validator(mode="after")
     def readable(self) -> Self:

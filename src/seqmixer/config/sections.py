@@ -97,6 +97,8 @@ class RewardConfig(Section):
     chrf, cider and Python functions."""
     on: Literal["text", "words"] = "text"
     """What a Python function is given: strings, or lists of word ids."""
+    python: str | None = None
+    """The Python of another environment, such as "/envs/comet/bin/python", that Python functions run in."""
     workers: int = Field(0, ge=0, le=1024)
     """Processes that a Python function runs in, at the same time as the scoring pass. 0: in this one, after it."""
     seconds: float | None = Field(None, gt=0, le=1_000_000)

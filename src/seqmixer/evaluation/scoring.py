@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import count, zip_longest
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,6 @@ import torch
 from sacrebleu.metrics.bleu import BLEU as SacreBLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
-from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
-from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
 from seqmixer import __version__
 from seqmixer.data import read_lines
@@ -40,7 +37,8 @@ from seqmixer.rewards import (
     unk_as_word,
     values_of,
 )
-from seqmixer.types import EOS, PAD, UNK, Rollout
+from seqmixer.rewards.strings import TOKENIZE, Ids, as_rollout, encoded, word_ids
+from seqmixer.types import UNK
 
 Texts = Sequence[str]
 References = Sequence[Sequence[str]]  # all references of each sentence, as many of each
@@ -48,7 +46,6 @@ References = Sequence[Sequence[str]]  # all references of each sentence, as many
 ROUGES = {metric.name: metric for metric in (ROUGE1, ROUGE1_F, ROUGE2, ROUGE2_F, ROUGE_L)}
 PAPER = {metric.name: metric for metric in (BLEU, ROUGE2)}
 METRICS = {"standard": ("bleu", "chrf", "chrf++", "ter", "cider", *ROUGES), "paper": tuple(PAPER)}
-TOKENIZE = ("none", "13a")  # words are what spaces separate; or as mteval-v13a splits raw text
 
 LENGTH = 25  # T of the paper's translation; 15 in its other tasks
 LEAST = 800  # target words in a bin that the released loader keeps
@@ -112,7 +109,7 @@ def paper(
     return [
         Score(
             name,
-            _counted(PAPER[name], cut, wanted, _ids({"<unk>": UNK})),
+            _counted(PAPER[name], cut, wanted, word_ids({"<unk>": UNK})),
             paper_signature(PAPER[name], references, chosen, length, vocab="open", least=least),
         )
         for name in metrics
@@ -236,12 +233,12 @@ def _sacrebleu(name: str, tokenize: str, streams: Any) -> SacreBLEU | CHRF | TER
 
 def _of_words(name: str, hypotheses: Texts, references: References, tokenize: str) -> Score:
     """By our own counts, with ids made of the words that are there, so that none is UNK."""
-    split = Tokenizer13a() if tokenize == "13a" else str
+    split = TOKENIZE[tokenize]
     written = [split(text).split() for text in hypotheses]
     wanted = [[split(text).split() for text in several] for several in references]
-    ids = _ids({})
+    ids = word_ids()
     if name == "cider":  # with the document frequencies of these references, as pycocoevalcap has it
-        documents = [[[*(ids[word] for word in words), EOS] for words in several] for several in wanted]
+        documents = [[encoded(words, ids) for words in several] for several in wanted]
         metric = cider_metric(DocumentFrequencies.build(documents))
     else:
         metric = ROUGES[name]
@@ -252,26 +249,9 @@ def _of_words(name: str, hypotheses: Texts, references: References, tokenize: st
     return Score(name, _counted(metric, written, wanted, ids), signature, metric.highest)
 
 
-def _ids(known: dict[str, int]) -> defaultdict[str, int]:
-    """An id of its own for each word that is asked for, but those that are `known`."""
-    return defaultdict(count(UNK + 1).__next__, known)
-
-
-def _counted(
-    metric: Metric, hypotheses: list[list[str]], references: list[list[list[str]]], ids: defaultdict[str, int]
-) -> float:
+def _counted(metric: Metric, hypotheses: list[list[str]], references: list[list[list[str]]], ids: Ids) -> float:
     """Score words by our own counts."""
     rows = []
     for i in range(0, len(hypotheses), ROWS):
-        words = _padded(hypotheses[i : i + ROWS], ids)  # (B, T)
-        streams = zip_longest(*references[i : i + ROWS])  # R of them; None: fewer references than others have
-        others = _padded([sentence for stream in streams for sentence in stream], ids)  # (R B, L)
-        several = others.unflatten(0, (-1, len(words))).transpose(0, 1)  # (B, R, L)
-        rows.append(metric.statistics(Rollout(words, several)))
+        rows.append(metric.statistics(as_rollout(hypotheses[i : i + ROWS], references[i : i + ROWS], ids)))
     return float(metric.corpus(torch.cat(rows)))
-
-
-def _padded(sentences: Sequence[Sequence[str] | None], ids: defaultdict[str, int]) -> Tensor:
-    """All sentences, one a row; what is missing is all PAD."""
-    tensors = [torch.tensor([PAD] if words is None else [*(ids[word] for word in words), EOS]) for words in sentences]
-    return pad_sequence(tensors, batch_first=True, padding_value=PAD)

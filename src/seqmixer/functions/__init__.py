@@ -3,8 +3,9 @@
 Needs no torch, so that a worker process starts in an instant.
 """
 
+from seqmixer.functions.elsewhere import Elsewhere
 from seqmixer.functions.kinds import Row, Scorer, read, scores
 from seqmixer.functions.paths import from_path, is_path, undisturbed
 from seqmixer.functions.pool import Pool
 
-__all__ = ["Pool", "Row", "Scorer", "from_path", "is_path", "read", "scores", "undisturbed"]
+__all__ = ["Elsewhere", "Pool", "Row", "Scorer", "from_path", "is_path", "read", "scores", "undisturbed"]

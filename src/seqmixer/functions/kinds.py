@@ -58,7 +58,7 @@ class Scorer:
 
 def read(function: Callable[..., Any]) -> Scorer:
     """Read off a function's parameters what kind it is."""
-    name = function.__name__ if inspect.isroutine(function) else type(function).__name__
+    name = getattr(function, "__name__", type(function).__name__)
     try:
         parameters = inspect.signature(function).parameters
     except ValueError as error:
@@ -178,7 +178,7 @@ def _together(coroutines: Sequence[Awaitable[Any]]) -> list[Any]:
 def _blaming(scorer: Scorer, where: str) -> Iterator[None]:
     try:
         yield
-    except KeyboardInterrupt:  # most likely the user's
+    except (KeyboardInterrupt, RewardError):  # most likely the user's; one that says already what it is about
         raise
     except BaseException as error:
         what = f"{type(error).__name__} for {where}: {short(error)} ({_place(error, scorer.function)})"
