@@ -35,6 +35,9 @@ def train(
     config: ConfigFile,
     settings: Settings = None,
     out: Out = Path("runs"),
+    track: Annotated[
+        list[str] | None, typer.Option(help="Also for its viewer: tensorboard, trackio. May be given several times.")
+    ] = None,
     trust: Trust = False,
     as_json: Json = False,
 ) -> None:
@@ -54,11 +57,11 @@ def train(
     from seqmixer.parallel.ranks import first, leave
     from seqmixer.runs import train as train_run
     from seqmixer.storage.identity import require_own_code
-    from seqmixer.training import Terminal
+    from seqmixer.training import Terminal, trackers
 
     chosen = Config.load(config, settings or [])
     require_own_code(config, chosen, trust)
-    run = train_run(chosen, out, [Terminal()])
+    run = train_run(chosen, out, [Terminal(), *trackers(track or [])])
     speaks = first()
     leave()
     if not speaks:

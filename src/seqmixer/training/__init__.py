@@ -6,5 +6,6 @@ from seqmixer.training.loop import Training
 from seqmixer.training.progress import Terminal
 from seqmixer.training.saving import Position
 from seqmixer.training.step import device
+from seqmixer.training.trackers import trackers
 
-__all__ = ["Callback", "Position", "Terminal", "Training", "device", "epochs", "read_log"]
+__all__ = ["Callback", "Position", "Terminal", "Training", "device", "epochs", "read_log", "trackers"]
