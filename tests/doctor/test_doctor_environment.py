@@ -46,16 +46,6 @@ def test_a_device_that_is_not_there_is_a_problem(tmp_path):
     assert line.endswith("; set training.device = 'auto' or 'cpu'")
 
 
-def test_threads_that_slow_a_small_model_down(tmp_path, monkeypatch):
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 8)
-    small = Config.parse({"model": {"hidden": 64}})
-    assert (
-        "note",
-        "training.threads is not set, so torch uses 8: small models are fastest with 1 on a CPU; set training.threads = 1",
-    ) in said(small, tmp_path)
-    assert "training.threads" not in str(said(Config(), tmp_path))
-
-
 @pytest.mark.parametrize("there", [True, False])
 def test_extras_and_what_they_are_for(monkeypatch, there):
     monkeypatch.setattr(environment, "requires", lambda name: ['seqmixer-extra-x>=1; extra == "report"', "torch>=2.11"])

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from seqmixer import __version__
-from seqmixer.config import Config, OwnModelSettings
+from seqmixer.config import Config
 from seqmixer.doctor.findings import Check, Finding
 from seqmixer.errors import RunError, installation
 from seqmixer.training import device
@@ -19,9 +19,10 @@ PURPOSES = {  # of each extra
     "hf": "models of Hugging Face",
     "images": "features of images",
     "report": "figures and HTML reports",
+    "serve": "a page to try a run",
     "sweep": "searches for settings",
+    "track": "TensorBoard and trackio",
 }
-SMALL = 128  # hidden units up to which more than one CPU thread slows a model down
 GIB = 2**30
 
 
@@ -30,7 +31,7 @@ def examine_environment(config: Config | None, folder: Path | None) -> Check:
     findings = [Finding("ok", f"seqmixer {__version__}, Python {platform.python_version()}, torch {torch.__version__}")]
     findings += extras()
     if config is not None and folder is not None:
-        findings += [machine(config), *threads(config), place(folder)]
+        findings += [machine(config), place(folder)]
     values = {
         "python": platform.python_version(),
         "torch": torch.__version__,
@@ -49,17 +50,6 @@ def machine(config: Config) -> Finding:
     except RunError as error:
         return Finding("problem", str(error), advice="set training.device = 'auto' or 'cpu'")
     return Finding("ok", f"device {found}, {device_memory(found) / GIB:.1f} GiB of memory, {os.cpu_count()} CPU cores")
-
-
-def threads(config: Config) -> list[Finding]:
-    if config.training.threads is None and is_small(config) and torch.get_num_threads() > 1:
-        what = f"training.threads is not set, so torch uses {torch.get_num_threads()}"
-        return [Finding("note", what, "small models are fastest with 1 on a CPU", "set training.threads = 1")]
-    return []
-
-
-def is_small(config: Config) -> bool:
-    return isinstance(config.model, OwnModelSettings) and config.model.hidden <= SMALL
 
 
 def place(folder: Path) -> Finding:

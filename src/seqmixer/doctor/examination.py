@@ -21,7 +21,7 @@ from seqmixer.doctor.preflight import described, preflight, verdict
 from seqmixer.doctor.settings import examine_settings
 from seqmixer.errors import ConfigError, SeqmixerError, within_memory
 from seqmixer.functions import is_path
-from seqmixer.runs import load, located, start_from
+from seqmixer.runs import load, located, start_from, threads
 from seqmixer.storage import checkpoint, pretrained
 from seqmixer.storage.identity import is_run, python_code, read_config, without_code
 from seqmixer.training import Position, device
@@ -76,9 +76,7 @@ def read_subject(target: Path, overrides: Sequence[str], out: Path, trust: bool)
 
 def measured(subject: Subject, task: Task) -> list[Check]:
     """What needs the model: the pre-flight with it as it is, then a few updates, which change it."""
-    config = subject.config
-    if config.training.threads is not None:
-        torch.set_num_threads(config.training.threads)
+    config = threads.as_begun(subject.config, subject.folder)
     torch.manual_seed(config.seed)
     if is_path(config.algorithm.name) and not subject.trusted:
         what = f"the algorithm {config.algorithm.name!r} is Python code that a run folder names, and is not imported"
@@ -95,8 +93,11 @@ def measured(subject: Subject, task: Task) -> list[Check]:
     epochs = planned(config, task.length)
     assert epochs is not None  # T is known
     stages = [algorithm.stage(epoch) for epoch in range(epochs)]
+    samples = any(stage.rewarded for stage in stages)
+    if seconds := threads.measured(model, task, config.training, samples):
+        config = threads.with_threads(config, threads.fewest(seconds))
     flights = []
-    if any(stage.rewarded for stage in stages):
+    if samples:
         flight = partial(examine_preflight, model, origin, task, reward, findings, stages[0].rewarded)
         flights = [attempted("pre-flight", flight)]
     position = position_of(subject.folder) or Position()

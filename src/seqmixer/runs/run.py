@@ -31,6 +31,7 @@ from seqmixer.kernels import set_matmul_precision
 from seqmixer.parallel import ranks
 from seqmixer.rewards import Metric, parse
 from seqmixer.runs.folder import read_dimensions, saved_vocabs, write_identity
+from seqmixer.runs.threads import as_begun, fewest, in_words, measured, threads, with_threads
 from seqmixer.schedules import stages
 from seqmixer.storage import checkpoint, pretrained
 from seqmixer.storage.identity import (
@@ -103,14 +104,13 @@ def train(
     folder = out / config.name
     ranks.start(config.training.device)
     device(config.training.device)  # refused before anything is read or written
-    with alone_in(folder):
+    with alone_in(folder), threads(config.training.threads):
         return train_alone(located(config), folder, callbacks, task)
 
 
 def train_alone(config: Config, folder: Path, callbacks: Sequence[Callback], task: Task | None) -> Run:
-    if config.training.threads is not None:
-        torch.set_num_threads(config.training.threads)
     require_same_config(folder, config)
+    config = as_begun(config, folder)
     task = task or task_of(config, folder)
     dimensions = Dimensions.of(task)
     torch.manual_seed(config.seed)
@@ -132,6 +132,9 @@ def train_alone(config: Config, folder: Path, callbacks: Sequence[Callback], tas
         rewards.append(algorithm.reward)
     for each in rewards:
         try_out(each, task)
+    samples = any(algorithm.stage(epoch).rewarded for epoch in range(epochs))
+    if measurements := measured(model, task, config.training, samples):
+        config = with_threads(config, fewest(measurements))
     ranks.wait()  # all have read what was there before
     if ranks.first():
         write_identity(folder, config, task, dimensions)
@@ -151,6 +154,9 @@ def train_alone(config: Config, folder: Path, callbacks: Sequence[Callback], tas
     )
     for line in description(config, task, model, algorithm, epochs):
         training.note(line)
+    if measurements:
+        training.note(in_words(measurements))
+        training.log({"event": "threads", "threads": config.training.threads, "seconds": measurements})
     training.run()
     run = load(folder, trust=True)
     write_scores(run, task, chosen)
