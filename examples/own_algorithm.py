@@ -1,13 +1,14 @@
 """An algorithm of your own, minimum risk over a few samples; a config names it own_algorithm:Risk."""
 
 import sys
+from typing import Any
 
 from pydantic import Field
 from torch import Tensor
 
 from seqmixer import Config, train
-from seqmixer.algorithms import Candidates, Learnt, Parts, Sampled, SampledSettings
-from seqmixer.types import Batch, tally
+from seqmixer.algorithms import Candidates, Learnt, Sampled, SampledSettings
+from seqmixer.types import Batch, Reward
 
 
 class RiskSettings(SampledSettings):
@@ -19,17 +20,13 @@ class Risk(Sampled):
 
     Settings, label = RiskSettings, "RISK"
 
-    @classmethod
-    def of(cls, settings: RiskSettings, parts: Parts) -> "Risk":
-        made = cls(parts.reward, samples=settings.samples, generate=parts.generate)
-        made.sharpness = settings.sharpness
-        return made
+    def __init__(self, reward: Reward, sharpness: float, **rest: Any) -> None:
+        super().__init__(reward, **rest)
+        self.sharpness = sharpness
 
     def learn(self, batch: Batch, candidates: Candidates, h: Tensor, log_p: Tensor) -> Learnt:
-        sentence = log_p.where(candidates.generated, 0).sum(-1).view(-1, candidates.k)  # (B, k)
-        r = candidates.reward().view(-1, candidates.k)  # (B, k)
-        risk = -((self.sharpness * sentence).softmax(-1) * r).sum()
-        return Learnt(candidates.k * risk, {"reward": tally(r.mean())})
+        q = (self.sharpness * candidates.sentences(log_p)).softmax(-1)  # (B, k)
+        return Learnt(-candidates.k * (q * self.worth(candidates, log_p)).sum())
 
 
 if __name__ == "__main__":

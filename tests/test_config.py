@@ -3,9 +3,12 @@ import tomllib
 
 import pytest
 
+from seqmixer.algorithms import ALGORITHMS, SampledSettings
 from seqmixer.config import Config, documentation
 from seqmixer.errors import ConfigError
 from seqmixer.settings import RENAMED, OneOf
+
+SAMPLED = [name for name, kind in ALGORITHMS.items() if issubclass(kind.Settings, SampledSettings)]
 
 
 def load(tmp_path, text, *overrides):
@@ -173,6 +176,10 @@ def test_a_config_may_begin_with_a_byte_order_mark(tmp_path):
          "data.source_length is for model.name = 'huggingface', not 'gru'"),
         ({"data": {"source_max_size": 9}, "model": {"name": "huggingface", "path": "x"}},
          "data.source_max_size is not for model.name = 'huggingface', whose words are its own"),
+        ({"algorithm": {"name": "reinforce", "overlap": True}},
+         "algorithm.overlap is read with algorithm.anneal = true alone; leave it out, or set that"),
+        ({"algorithm": {"name": "reinforce", "anneal": False, "xent_weight": 0.1}},
+         "algorithm.xent_weight is read with algorithm.anneal = true alone; leave it out, or set that"),
     ],
 )  # fmt: skip
 def test_settings_that_nothing_would_read_are_refused(values, message):
@@ -185,11 +192,11 @@ def test_settings_that_nothing_would_read_are_refused(values, message):
     ("values", "message"),
     [
         ({"algorithm": {"name": "xent", "kl": 0.1}},
-         "algorithm.kl is for algorithm.name = 'reinforce' or 'mixer', not 'xent'; leave it out"),
+         f"algorithm.kl is for algorithm.name = {' or '.join(map(repr, SAMPLED))}, not 'xent'; leave it out"),
         ({"algorithm": {"name": "xent", "samples": 4}},
-         "algorithm.samples is for algorithm.name = 'reinforce' or 'mixer', not 'xent'; leave it out"),
-        ({"algorithm": {"name": "reinforce", "overlap": True}},
-         "algorithm.overlap is for algorithm.name = 'mixer', not 'reinforce'; leave it out"),
+         f"algorithm.samples is for algorithm.name = {' or '.join(map(repr, SAMPLED))}, not 'xent'; leave it out"),
+        ({"algorithm": {"name": "dad", "k": 4}},
+         "algorithm.k is for algorithm.name = 'e2e', not 'dad'; leave it out"),
         ({"model": {"heads": 4}}, "model.heads is for model.name = 'transformer', not 'lstm'; leave it out"),
         ({"model": {"name": "transformer", "window": 3}},
          "model.window is for model.name = 'lstm' or 'elman' or 'gru', not 'transformer'; leave it out"),
@@ -198,7 +205,7 @@ def test_settings_that_nothing_would_read_are_refused(values, message):
         ({"model": {"name": "huggingface"}},
          "model.path is missing; with model.name = 'huggingface' it names a folder or a model of the hub"),
         ({"algorithm": {"name": "rienforce"}},
-         "unknown algorithm.name 'rienforce'. Did you mean 'reinforce'? Known: dad, e2e, mixer, reinforce, xent."),
+         f"unknown algorithm.name 'rienforce'. Did you mean 'reinforce'? Known: {', '.join(sorted(ALGORITHMS))}."),
     ],
 )  # fmt: skip
 def test_a_setting_of_another_kind_is_refused_even_at_its_default(values, message):
@@ -221,6 +228,14 @@ def test_an_override_of_the_kind_drops_what_only_the_kind_in_the_file_reads(tmp_
         load(tmp_path, text.replace("heads", "hads"), "model.name=gru")
 
 
+def test_an_override_of_the_kind_drops_what_is_read_with_annealing_alone_unless_it_is_asked_for(tmp_path):
+    text = "[algorithm]\nname = 'mixer'\nxent_weight = 0.1\noverlap = true\nsamples = 3"
+    plain = load(tmp_path, text, "algorithm.name=reinforce").algorithm
+    assert plain.model_dump() == Config.parse({"algorithm": {"name": "reinforce", "samples": 3}}).algorithm.model_dump()
+    annealed = load(tmp_path, text, "algorithm.name=reinforce", "algorithm.anneal=true").algorithm
+    assert (annealed.xent_weight, annealed.overlap, annealed.samples) == (0.1, True, 3)
+
+
 @pytest.mark.parametrize(("old", "new"), RENAMED.items())
 def test_an_old_name_is_refused_with_the_new_one(old, new):
     table, name = old.split(".")
@@ -236,9 +251,10 @@ def test_a_built_in_task_in_the_words_of_a_pretrained_model_has_a_length():
     assert Config.parse({"data": {"length": 5, "prefix": "say: "}, "model": model}).data.length == 5
 
 
-@pytest.mark.parametrize("name", ["mixer", "e2e"])
-def test_a_schedule_without_epochs_is_refused(name):
-    nothing = {"name": name, "xent_epochs": 0, "mixed_epochs": 0}
+@pytest.mark.parametrize("algorithm", [{"name": "mixer"}, {"name": "e2e"}, {"name": "reinforce", "anneal": True}])
+def test_a_schedule_without_epochs_is_refused(algorithm):
+    nothing = {**algorithm, "xent_epochs": 0, "mixed_epochs": 0}
     with pytest.raises(ConfigError, match=r"algorithm.mixed_epochs are 0: there is nothing to train$"):
         Config.parse({"algorithm": nothing})
-    assert Config.parse({"algorithm": {**nothing, "name": "xent"}}).algorithm.name == "xent"
+    for name in ("xent", "reinforce"):
+        assert Config.parse({"algorithm": {"name": name, "xent_epochs": 0, "mixed_epochs": 0}}).algorithm.name == name

@@ -1,7 +1,7 @@
 """Settings as text: set by name, listed with their meaning, and explained where one is wrong."""
 
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, starmap
 from typing import Any
@@ -37,6 +37,18 @@ class Section(BaseModel):
     model_config = ConfigDict(
         extra="forbid", frozen=True, strict=True, allow_inf_nan=False, use_attribute_docstrings=True
     )
+
+    @classmethod
+    def unread(cls, values: Mapping[str, Any]) -> Mapping[str, str]:
+        """The settings that nothing reads beside these values, and why. With other values they are read."""
+        return {}
+
+
+def refuse_unread(section: Section, table: str, names: Iterable[str], why: str) -> None:
+    """A setting that nothing would read, and that is not the default, is a mistake."""
+    for name in names:
+        if vars(section)[name] != type(section).model_fields[name].default:
+            raise ValueError(f"{table}.{name} {why}")
 
 
 @dataclass(frozen=True)
@@ -166,7 +178,8 @@ def change_kind(values: dict[str, Any], changed: Mapping[str, Any], config: type
         if several is None or f"{table}.name" not in changed or not isinstance(given, dict):
             continue
         before, after = several.of(given), several.of({"name": changed[f"{table}.name"]})
-        for name in before.model_fields.keys() - after.model_fields.keys():
+        new = given | {name.removeprefix(f"{table}."): value for name, value in changed.items()}
+        for name in before.model_fields.keys() - after.model_fields.keys() | after.unread(new).keys():
             given.pop(name, None)
 
 

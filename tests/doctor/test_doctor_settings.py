@@ -31,7 +31,7 @@ def test_settings_that_go_together_are_left_alone():
             ["algorithm.name=reinforce"],
             "problem",
             "reinforce begins from a random model: that does not train (Sec. 4.4 of the paper); name the run of a cross-entropy "
-            "model with training.start, or set algorithm.name = 'mixer'",
+            "model with training.start, or set algorithm.anneal = true",
         ),
         (
             ["training.patience=3", "training.rl_lr=0.00015"],

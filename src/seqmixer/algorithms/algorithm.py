@@ -2,17 +2,17 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from seqmixer.decoding import generate
 from seqmixer.errors import ConfigError
 from seqmixer.rewards import Pending
 from seqmixer.schedules import forced_words
-from seqmixer.settings import Section
+from seqmixer.settings import Section, refuse_unread
 from seqmixer.types import Batch, Generate, Loss, Reward, SequenceModel
 
 
@@ -20,19 +20,34 @@ class AlgorithmSettings(Section):
     """The table [algorithm]: what all algorithms have. Each adds its own."""
 
     rewarded: ClassVar[bool] = False  # whether it learns from rewards
-    annealed: ClassVar[bool] = False  # whether XENT comes first, for xent_epochs
     holds_logits: ClassVar[bool] = False  # whether a step holds the scores of all words at all steps at once
 
     name: str
     """How the model learns."""
     xent_epochs: int = Field(20, ge=0, le=100_000)
-    """N^XENT: epochs of pure XENT at the beginning (MIXER, DAD, E2E)."""
+    """N^XENT: epochs of pure XENT at the beginning (DAD, E2E, and with anneal, as in MIXER)."""
     mixed_epochs: int = Field(5, ge=0, le=100_000)
-    """N^XE+R: epochs of each later stage (MIXER, E2E)."""
+    """N^XE+R: epochs of each later stage (E2E, anneal)."""
     delta: int = Field(2, ge=1)
-    """Delta: how many words each stage hands from XENT to REINFORCE (MIXER), or to its own k best (E2E)."""
+    """Delta: how many words each stage hands from XENT to the samples (anneal), or to its own k best (E2E)."""
     to_zero: bool = True
-    """End with a stage of s = 0: no word is left to XENT (MIXER, E2E). Without it the last s is 1 or more."""
+    """End with a stage of s = 0: no word is left to XENT (E2E, anneal). Without it the last s is 1 or more."""
+
+    @model_validator(mode="after")
+    def is_read(self) -> Self:
+        for name, why in self.unread(vars(self)).items():
+            refuse_unread(self, "algorithm", [name], why)
+        return self
+
+    @property
+    def annealed(self) -> bool:
+        """Whether XENT comes first, for xent_epochs."""
+        return False
+
+    def require_epochs(self) -> None:
+        """Refuse a schedule without any epoch."""
+        if not self.xent_epochs and not self.mixed_epochs:
+            raise ValueError("algorithm.xent_epochs and algorithm.mixed_epochs are 0: there is nothing to train")
 
     def schedule(self, length: int) -> list[int]:
         """Algorithm 1: s by epoch. Its length is that of a run, whatever the algorithm."""
@@ -47,16 +62,6 @@ class AlgorithmSettings(Section):
     def sentences(self) -> int:
         """How many sentences are scored for each of a batch."""
         return 1
-
-
-Annealed = TypeVar("Annealed", bound=AlgorithmSettings)
-
-
-def require_epochs(settings: Annealed) -> Annealed:
-    """Refuse a schedule without any epoch."""
-    if not settings.xent_epochs and not settings.mixed_epochs:
-        raise ValueError("algorithm.xent_epochs and algorithm.mixed_epochs are 0: there is nothing to train")
-    return settings
 
 
 @dataclass(frozen=True)
@@ -88,6 +93,10 @@ class Candidates:
     k: int
     reward: Pending  # () -> (Bk,); computed while the candidates are scored
     log_ref: Tensor | None = None  # (Bk, T) log p of the words under the reference of the KL term
+
+    def sentences(self, values: Tensor) -> Tensor:
+        """The sum of values, such as log p, over the model's own words of each sentence.  (Bk, T) -> (B, k)"""
+        return torch.where(self.generated, values, 0).sum(-1).view(-1, self.k)
 
 
 class Algorithm(nn.Module, ABC):

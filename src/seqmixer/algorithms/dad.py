@@ -1,7 +1,7 @@
 """Data as Demonstrator, DAD (Sec. 3.1.2), also known as scheduled sampling."""
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal, Self
+from typing import Literal, Self
 
 import torch
 from pydantic import Field, model_validator
@@ -18,8 +18,6 @@ ANNEALING = {"linear": linear, "exponential": exponential, "inverse-sigmoid": in
 
 class DadSettings(AlgorithmSettings):
     """[algorithm] with name = "dad"."""
-
-    annealed: ClassVar[bool] = True
 
     name: Literal["dad"] = "dad"
     annealing: Literal["linear", "exponential", "inverse-sigmoid"] = "linear"
@@ -42,6 +40,10 @@ class DadSettings(AlgorithmSettings):
         if k is not None and self.annealing == "inverse-sigmoid" and k < 1:
             raise ValueError(f"algorithm.annealing_k must be at least 1 with inverse-sigmoid, got {k}")
         return self
+
+    @property
+    def annealed(self) -> bool:
+        return True
 
     def truth(self, length: int) -> list[float]:
         """The probability of feeding the reference word, by epoch."""

@@ -11,9 +11,11 @@ from seqmixer.types import EOS, PAD, Batch, tally
 
 @torch.no_grad()
 def diagnostics(
-    log_p: Tensor, words: Tensor, free: Tensor, r: Tensor, r_bar: Tensor, batch: Batch, samples: int = 1
+    log_p: Tensor, words: Tensor, free: Tensor, r: Tensor, r_bar: Tensor | None, batch: Batch, samples: int = 1
 ) -> dict[str, Tensor]:
     """Of what the model wrote: `free` (B, T) is true there; sentences it wrote nothing of do not count.  -> tallies
+
+    Where no reward is expected at each step (B, T), advantage and explained are left out.
 
     reward, reward_spread   mean, and deviation over the batch; spread 0 means nothing to learn from
     advantage               mean of r - rbar_t; far from 0 means the baseline lags behind
@@ -29,18 +31,22 @@ def diagnostics(
                             writes the same for every one
     """
     own = free.any(-1)  # (B,)
-    advantage = r.unsqueeze(-1) - r_bar  # (B, T)
+    against = {} if r_bar is None else compared(r.unsqueeze(-1) - r_bar, r, free)
     return {
         "reward": over(r, own),
         "reward_spread": over(deviation(r, own).expand_as(r), own),
-        "advantage": over(advantage, free),
-        "explained": explained(advantage, r, free),
+        **against,
         "entropy": over(-log_p, free),
         "length_ratio": tally((words != PAD).sum(), batch.mask.sum()),
         "cut": over(((words != EOS) & (words != PAD))[:, -1], own),
         "own_words": over(free, words != PAD),
         "distinct": distinct(words, own, samples),
     }
+
+
+def compared(advantage: Tensor, r: Tensor, free: Tensor) -> dict[str, Tensor]:
+    """What is left of the rewards (B,) once those expected are taken off, (B, T)."""
+    return {"advantage": over(advantage, free), "explained": explained(advantage, r, free)}
 
 
 def over(values: Tensor, mask: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from seqmixer.algorithms.algorithm import Algorithm, AlgorithmSettings, Candidates, Parts, Stage, require_epochs
+from seqmixer.algorithms.algorithm import Algorithm, AlgorithmSettings, Candidates, Parts, Stage
 from seqmixer.algorithms.xent import word_loss
 from seqmixer.decoding import shift
 from seqmixer.losses import log_prob
@@ -18,7 +18,6 @@ from seqmixer.types import Batch, Loss, SequenceModel
 class E2ESettings(AlgorithmSettings):
     """[algorithm] with name = "e2e"."""
 
-    annealed: ClassVar[bool] = True
     holds_logits: ClassVar[bool] = True
 
     name: Literal["e2e"] = "e2e"
@@ -27,7 +26,12 @@ class E2ESettings(AlgorithmSettings):
 
     @model_validator(mode="after")
     def trains(self) -> Self:
-        return require_epochs(self)
+        self.require_epochs()
+        return self
+
+    @property
+    def annealed(self) -> bool:
+        return True
 
 
 class E2E(Algorithm):

@@ -1,13 +1,11 @@
 """Mixed Incremental Cross-Entropy Reinforce, MIXER (Sec. 3.2.2, Algorithm 1)."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
 from torch import nn
 
-from seqmixer.algorithms.algorithm import AlgorithmSettings, Parts, require_epochs
-from seqmixer.algorithms.baselines import BASELINES
+from seqmixer.algorithms.algorithm import AlgorithmSettings, Parts
 from seqmixer.algorithms.prefix import Prefix
 from seqmixer.algorithms.reinforce import Reinforce, ReinforceSettings
 from seqmixer.types import Reward
@@ -16,26 +14,16 @@ from seqmixer.types import Reward
 class MixerSettings(ReinforceSettings):
     """[algorithm] with name = "mixer"."""
 
-    annealed: ClassVar[bool] = True
-
     name: Literal["mixer"] = "mixer"  # type: ignore[assignment]
-    xent_weight: float = Field(0.5, ge=0)
-    """MIXER: weight of XENT in the mixed stages."""
-    reinforce_weight: float = Field(0.5, ge=0)
-    """MIXER: weight of REINFORCE. The released code sums over the batch: times the batch size is its scale."""
-    overlap: bool = False
-    """MIXER: train word s by both losses, as the released code does."""
-
-    @model_validator(mode="after")
-    def trains(self) -> Self:
-        return require_epochs(self)
+    anneal: Literal[True] = True
 
 
 class Mixer(Reinforce):
-    """XENT on the first s words, REINFORCE on the rest; s falls from T, where all is XENT, by Delta at each stage."""
+    """REINFORCE, annealed: XENT on the first s words; s falls from T, where all is XENT, by Delta at each stage."""
 
     Settings: ClassVar[type[AlgorithmSettings]] = MixerSettings
     label: ClassVar[str] = "MIXER"
+    objective: ClassVar[str | None] = Reinforce.label
 
     def __init__(
         self,
@@ -54,17 +42,9 @@ class Mixer(Reinforce):
         )
 
     @classmethod
-    def of(cls, settings: ReinforceSettings, parts: Parts) -> Self:
-        assert isinstance(settings, MixerSettings)
-        return cls(
-            parts.reward,
-            BASELINES[settings.baseline](parts.features, parts.length),
-            parts.length,
-            settings.schedule(parts.length),
-            xent_weight=settings.xent_weight,
-            reinforce_weight=settings.reinforce_weight,
-            overlap=settings.overlap,
-            generate=parts.generate,
-            kl=settings.kl,
-            samples=settings.samples,
-        )
+    def arguments(cls, settings: Any, parts: Parts) -> dict[str, Any]:
+        made = super().arguments(settings, parts)
+        names = ("xent_weight", "reinforce_weight", "overlap")
+        del made["prefix"]  # the constructor makes it
+        schedule = {"length": parts.length, "forced": settings.schedule(parts.length)}
+        return made | schedule | {name: getattr(settings, name) for name in names}

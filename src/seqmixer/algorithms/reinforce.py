@@ -1,15 +1,13 @@
 """REINFORCE (Sec. 3.2.1): sample a sentence, make its words more likely if its reward beat the expected one."""
 
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import model_validator
 from torch import Tensor, nn
 
 from seqmixer.algorithms.algorithm import AlgorithmSettings, Candidates, Parts
 from seqmixer.algorithms.baselines import BASELINES, Baseline
-from seqmixer.algorithms.diagnostics import diagnostics, over
 from seqmixer.algorithms.prefix import Prefix
-from seqmixer.algorithms.reference import divergence, drift_to_go
 from seqmixer.algorithms.sampled import Learnt, Sampled, SampledSettings
 from seqmixer.decoding import generate
 from seqmixer.losses import baseline_error, policy_gradient
@@ -37,7 +35,6 @@ class Reinforce(Sampled):
 
     Settings: ClassVar[type[AlgorithmSettings]] = ReinforceSettings
     label: ClassVar[str] = "REINFORCE"
-    objective: ClassVar[str] = "REINFORCE"
 
     def __init__(
         self,
@@ -52,23 +49,12 @@ class Reinforce(Sampled):
         self.baseline = baseline
 
     @classmethod
-    def of(cls, settings: ReinforceSettings, parts: Parts) -> Self:
+    def arguments(cls, settings: Any, parts: Parts) -> dict[str, Any]:
         baseline = BASELINES[settings.baseline](parts.features, parts.length)
-        return cls(parts.reward, baseline, generate=parts.generate, kl=settings.kl, samples=settings.samples)
+        return super().arguments(settings, parts) | {"baseline": baseline}
 
     def learn(self, batch: Batch, candidates: Candidates, h: Tensor, log_p: Tensor) -> Learnt:
-        generated = candidates.generated
-        drift, kl = self.drift(candidates, log_p)  # (Bk, T)
-        r = candidates.reward()  # (Bk,)
+        drift, r = self.drift(candidates, log_p), candidates.reward()  # (Bk, T), (Bk,)
         r_bar = self.baseline(h, r.view(-1, candidates.k))  # (Bk, T)
-        value = policy_gradient(log_p, r.unsqueeze(-1) - drift - r_bar, generated)
-        metrics = diagnostics(log_p, candidates.words, generated, r, r_bar, batch, candidates.k) | kl
-        return Learnt(value, metrics, baseline_error(r_bar, r, generated))
-
-    def drift(self, candidates: Candidates, log_p: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """What the KL term takes off the reward of each step, (Bk, T), and `kl` for the log; nothing without one."""
-        log_ref, generated = candidates.log_ref, candidates.generated
-        if log_ref is None:
-            return log_p.new_zeros(()), {}
-        kl = over(divergence(log_p, log_ref, generated), generated.any(-1))
-        return self.kl * drift_to_go(log_p, log_ref, generated), {"kl": kl}
+        value = policy_gradient(log_p, r.unsqueeze(-1) - drift - r_bar, candidates.generated)
+        return Learnt(value, own=baseline_error(r_bar, r, candidates.generated), expected=r_bar)

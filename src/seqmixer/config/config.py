@@ -18,12 +18,11 @@ from seqmixer.config.sections import (
     RewardConfig,
     Seed,
     TrainingConfig,
-    refuse_unread,
 )
 from seqmixer.errors import ConfigError
 from seqmixer.functions import is_path
 from seqmixer.rewards import parse
-from seqmixer.settings import Section, assign
+from seqmixer.settings import Section, assign, refuse_unread
 
 WORDS = ("source_min_count", "source_max_size", "target_min_count", "target_max_size")
 PROMPT = ("prefix", "suffix", "source_length")

@@ -1,7 +1,6 @@
 """The tables of a config: every setting, its default, its range and what it means."""
 
 import os
-from collections.abc import Iterable
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
@@ -13,13 +12,6 @@ TOYS = ("toy-translation", "toy-summarization", "toy-captioning")
 Seed = Annotated[int, Field(ge=0, le=2**63 - 1)]
 Names = Annotated[tuple[str, ...], Field(strict=False)]  # a list of TOML, too
 Three = Annotated[tuple[str, str, str], Field(strict=False)]
-
-
-def refuse_unread(section: Section, table: str, names: Iterable[str], why: str) -> None:
-    """A setting that nothing would read, and that is not the default, is a mistake."""
-    for name in names:
-        if vars(section)[name] != type(section).model_fields[name].default:
-            raise ValueError(f"{table}.{name} {why}")
 
 
 class DataConfig(Section):

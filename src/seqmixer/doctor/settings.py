@@ -3,12 +3,10 @@
 import math
 from collections.abc import Iterator
 
-from seqmixer.algorithms import ALGORITHMS
 from seqmixer.config import Config
 from seqmixer.doctor.findings import Check, Finding
 from seqmixer.rewards import parse
 
-ANNEALED = next(name for name, kind in ALGORITHMS.items() if kind.Settings.rewarded and kind.Settings.annealed)
 RECALLS = ("rouge1", "rouge2")  # no word costs anything
 SAME = {"bleu_mean": "bleu"}  # a smoothed reward of what is reported
 
@@ -32,7 +30,7 @@ def start(config: Config) -> Iterator[Finding]:
     if algorithm.starts_rewarded and config.training.start is None and config.model.pretrained is None:
         what = f"{algorithm.name} begins from a random model"
         why = "that does not train (Sec. 4.4 of the paper)"
-        change = "algorithm.xent_epochs" if algorithm.annealed else f"algorithm.name = {ANNEALED!r}"
+        change = "algorithm.xent_epochs" if algorithm.annealed else "algorithm.anneal = true"
         yield Finding(
             "problem", what, why, f"name the run of a cross-entropy model with training.start, or set {change}"
         )
