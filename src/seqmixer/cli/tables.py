@@ -80,3 +80,42 @@ def paper(
     for results in found:
         show_table(shown(results))
         put(f"Report: {page_of(results)}")
+
+
+@app.command()
+def study(
+    task: Annotated[str, typer.Argument(help="toy, another config that `seqmixer configs` lists, or a TOML file.")],
+    methods: Annotated[str | None, typer.Option(help="Some of the methods, with commas. Default: all.")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="How many seeds; more than one gives deviations.")] = 3,
+    out: Annotated[Path, typer.Option(help="Where the runs and the tables go, in a folder of the task's.")] = Path(
+        "study"
+    ),
+    workers: Annotated[int, typer.Option(min=1, help="Runs at a time.")] = 1,
+    markdown: Annotated[
+        Path | None, typer.Option(help="Also write the tables, the figure and the numbers into this folder.")
+    ] = None,
+    settings: Settings = None,
+    as_json: Json = False,
+) -> None:
+    """Compare algorithms from one XENT model: equal numbers of sampled sentences, several seeds, one table.
+
+    Every method trains for the epochs of the config (training.epochs); one that samples fewer sentences has more.
+    Scores come with intervals of the paired bootstrap over XENT. Stopped, the command resumes: finished runs are kept.
+
+    \b
+    seqmixer study toy
+    seqmixer study mine.toml --methods xent,mixer,leave-one-out --seeds 1
+    """
+    from rich import print as show_table
+
+    from seqmixer.experiments.study.page import as_json as numbers
+    from seqmixer.experiments.study.page import run_study, shown
+    from seqmixer.experiments.study.runs import studied
+
+    recipe = studied(task, methods, settings or [], out)
+    found = run_study(recipe, list(range(1, seeds + 1)), workers, markdown, this_command())
+    if as_json:
+        put(json.dumps(numbers(found, [this_command()])))
+    else:
+        show_table(shown(found))
+        put(f"Tables: {recipe.path.with_name(f'study-{recipe.task}.md')}")

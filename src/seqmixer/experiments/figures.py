@@ -100,6 +100,27 @@ def learning_curves(grid: Grid, task: str, name: str) -> str:
         return svg(figure, name)
 
 
+def small_multiples(curves: Mapping[str, tuple[Sequence[float], Sequence[float]]], x: str, y: str, name: str) -> str:
+    """A panel for each curve, by its label: the curve in front of all others."""
+    from matplotlib.figure import Figure
+
+    across = min(4, len(curves))
+    down = -(-len(curves) // across)
+    with style():
+        figure = Figure(figsize=(2.2 * across, 0.4 + 1.5 * down), layout="constrained")
+        panels = figure.subplots(down, across, sharex=True, sharey=True, squeeze=False).flat
+        for axes, (label, front) in zip(panels, curves.items(), strict=False):
+            for other in curves.values():
+                axes.plot(*other, color=LIGHT["rule"], linewidth=1)
+            axes.plot(*front, color=LIGHT[PROPOSED], linewidth=2)
+            axes.set_title(label, fontsize=9, loc="left")
+        for axes in list(panels)[len(curves) :]:
+            axes.set_axis_off()
+        figure.supxlabel(x, fontsize=9)
+        figure.supylabel(y, fontsize=9)
+        return svg(figure, name)
+
+
 def valid_curves(grid: Grid, task: str, method: str, key: str, offset: int = 0) -> list[Points]:
     """By seed: a score of the validation split by epoch, with an offset from the best model of the base."""
     found: list[Points] = []

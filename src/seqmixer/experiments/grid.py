@@ -133,6 +133,12 @@ def shared_task(config: Config) -> Task | None:
     return read_once(located(config).data) if config.model.pretrained is None else None
 
 
+def data_of(run: Run) -> Task:
+    """The runs of one experiment share their data, which takes longer to read than to decode."""
+    task, vocabs = shared_task(run.config), (run.source_vocab, run.target_vocab)
+    return task if task and (task.source_vocab, task.target_vocab) == vocabs else run.task()
+
+
 @lru_cache(maxsize=1)
 def read_once(data: DataConfig) -> Task:
     return build_task(data)

@@ -1,4 +1,4 @@
-"""The methods that tables compare, read from methods.toml: their labels, their colours and what makes them."""
+"""The methods that tables compare, read from methods.toml and study.toml: their labels and what makes them."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,13 +24,21 @@ def made(name: str, entry: dict[str, Any]) -> Method:
     return Method(name, settings, entry.get("scratch", False), entry.get("compared", False), entry.get("only"))
 
 
-FILE = files.read_toml(Path(__file__).with_name("methods.toml"))
+def read(name: str) -> dict[str, Any]:
+    return files.read_toml(Path(__file__).with_name(name))
+
+
+FILE = read("methods.toml")
 ENTRIES: dict[str, dict[str, Any]] = {name: entry for name, entry in FILE.items() if isinstance(entry, dict)}
 EVERY = tuple(made(name, entry) for name, entry in ENTRIES.items())
 METHODS = tuple(method for method in EVERY if method.compared)
 
+STUDY = read("study.toml")
+STUDIED = tuple(made(name, entry) for name, entry in STUDY.items())
+
 BASE = "base"
-LABELS = {BASE: BASE} | {name: str(entry.get("label") or ALGORITHMS[name].label) for name, entry in ENTRIES.items()}
+LABELS = {BASE: BASE}
+LABELS |= {name: entry.get("label") or ALGORITHMS[name].label for name, entry in (STUDY | ENTRIES).items()}
 REFERENCE, PROPOSED = FILE["reference"], FILE["proposed"]
 OLD, NEW, RL = LABELS[REFERENCE], LABELS[PROPOSED], LABELS[FILE["rl"]]
 RATIO = f"{NEW} / {OLD}"

@@ -103,12 +103,15 @@ class Row:
     winner: str | None  # the method with the highest mean, if its gain over XENT is clear
 
 
-def read_grid(folder: Path) -> Grid:
-    """Read FOLDER/grid.json, and refuse one that lacks a run."""
+def read_grid(folder: Path, needed: Sequence[str] = (REFERENCE, PROPOSED)) -> Grid:
+    """Read FOLDER/grid.json, and refuse one that lacks a run, or a method that a report is about."""
     path = folder / "grid.json"
     if not path.is_file():
         raise RunError(f"{folder}: not a grid folder (no grid.json)")
     grid: Grid = replace(files.read_json(path, Grid), folder=folder)
+    if not set(needed) <= set(grid.methods):
+        wanted = f"a report needs {' and '.join(needed)} among them"
+        raise RunError(f"{path}: methods are {', '.join(grid.methods)}; {wanted}")
     require_complete(grid, path)
     return grid
 
@@ -121,9 +124,6 @@ def read_metric(run: Path) -> str:
 
 
 def require_complete(grid: Grid, path: Path) -> None:
-    if not {REFERENCE, PROPOSED} <= set(grid.methods):
-        needed = f"a report needs {REFERENCE} and {PROPOSED} among them"
-        raise RunError(f"{path}: methods are {', '.join(grid.methods)}; {needed}")
     for task in grid.tasks:
         for method in (BASE, *grid.methods):
             seeds = [result.seed for result in grid.of(task, method)]

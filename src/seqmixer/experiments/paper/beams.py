@@ -20,7 +20,7 @@ from seqmixer.build import Metrics
 from seqmixer.data import Task, in_order
 from seqmixer.evaluation import device_of, search
 from seqmixer.evaluation.scoring import kept, paper_signature, standard
-from seqmixer.experiments.grid import shared_task
+from seqmixer.experiments.grid import data_of
 from seqmixer.kernels import warming
 from seqmixer.rewards import BLEU_BEST, Metric
 from seqmixer.runs import Run
@@ -81,7 +81,7 @@ def judge(run: Run, metrics: Sequence[str]) -> Mapping[str, Any]:
 
     `metrics` are those of the standard protocol; between greedy search and the widest beam only the first is scored.
     """
-    task = task_of(run)
+    task = data_of(run)
     batch_size, device = run.config.evaluation.batch_size, device_of(run.model)
     tests = [batch.to(device) for batch in in_order(task.test, batch_size, task.length)]
     protocol = paper_protocol(run, task)
@@ -102,12 +102,6 @@ def judge(run: Run, metrics: Sequence[str]) -> Mapping[str, Any]:
             kept_counts |= {f"{width} {name}": rows.contiguous() for name, rows in counts.items()}
     save_file(kept_counts, run.folder / COUNTS)
     return {"beams": beams, "signatures": signatures, "sentences": len(task.test)}
-
-
-def task_of(run: Run) -> Task:
-    """The runs of one experiment share their data, which takes longer to read than to decode."""
-    task, vocabs = shared_task(run.config), (run.source_vocab, run.target_vocab)
-    return task if task and (task.source_vocab, task.target_vocab) == vocabs else run.task()
 
 
 def decode(run: Run, tests: list[Batch], width: int) -> tuple[Tensor, float]:

@@ -1,0 +1,151 @@
+"""`seqmixer study`: train what is missing, and write it down as Markdown with a figure, and JSON."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from seqmixer import __version__
+from seqmixer.errors import ConfigError
+from seqmixer.experiments.figures import small_multiples
+from seqmixer.experiments.grid import Recipe, run_grid
+from seqmixer.experiments.methods import LABELS, OLD
+from seqmixer.experiments.report import ReportTable, duration, how, number, require_extra, write_figures
+from seqmixer.experiments.study.results import Gain, Line, Study, read_study
+from seqmixer.experiments.study.runs import WIDTHS, judge
+from seqmixer.experiments.watching import watched
+
+NOTE = (
+    f"Test split, mean over seeds. Gain: over {OLD} with as many more epochs; in brackets 95 % of 1,000 resampled test "
+    "sets, the same for all seeds. Bold: the interval lies above 0."
+)
+
+
+def run_study(recipe: Recipe, seeds: Sequence[int], workers: int, markdown: Path | None, command: str) -> Study:
+    """Train, measure and report. Called again after a stop, it resumes."""
+    folder = recipe.path.parent
+    require_extra()  # before the hours, not after
+    if markdown and markdown.exists() and not markdown.is_dir():
+        raise ConfigError(f"--markdown {markdown} is a file; name a folder")
+    with watched([recipe], len(seeds), folder, workers) as watcher:
+        run_grid([recipe], seeds, folder, workers, watcher.report, judge=judge, look=watcher.look)
+    study = read_study(recipe)
+    for place in (folder, *([markdown] if markdown else [])):
+        write_down(study, [command], place)
+    return study
+
+
+def write_down(study: Study, commands: Sequence[str], folder: Path) -> None:
+    """FOLDER/study-NAME.md with its figure and study-NAME.json."""
+    folder.mkdir(parents=True, exist_ok=True)
+    stem = f"study-{study.config.name}"
+    write_figures({"curves": curves(study)}, folder, stem)
+    (folder / f"{stem}.json").write_text(json.dumps(as_json(study, commands), indent=1), encoding="utf-8")
+    (folder / f"{stem}.md").write_text("\n".join(markdown(study, commands, stem)) + "\n", encoding="utf-8")
+
+
+def title(study: Study) -> str:
+    return f"Study: {study.config.name}"
+
+
+def shown(study: Study) -> Table:
+    """The score of greedy search, for the terminal."""
+    return scores(study, WIDTHS[0]).terminal(title(study), NOTE)
+
+
+def scores(study: Study, width: int) -> ReportTable:
+    """The first metric with its gain, then the others."""
+    first, *others = (f"{width} {metric.name}" for metric in study.metrics)
+    search = "greedy" if width == 1 else f"beam {width}"
+    columns = ["", f"{study.main}, {search}", "gain", *(metric.name for metric in study.metrics[1:])]
+    rows = [
+        [LABELS[line.method], spread(line, first), gained(line.gains.get(first)), *(spread(line, o) for o in others)]
+        for line in study.lines
+    ]
+    return ReportTable(f"Scores, {search}", columns, rows, NOTE)
+
+
+def costs(study: Study) -> ReportTable:
+    rows = [
+        [
+            LABELS[line.method],
+            duration(line.seconds),
+            f"{line.sampled:,}",
+            duration(line.reached.seconds) if line.reached else "–",
+            f"{line.reached.sentences:,}" if line.reached else "–",
+        ]
+        for line in study.lines
+    ]
+    columns = ["", "training", "sampled sentences", "time to target", "sampled to target"]
+    at_a_time = f", {study.grid.workers} runs at a time" if study.grid.workers > 1 else ""
+    note = (
+        f"Of one run, mean over seeds{at_a_time}. The target is a validation {study.main} of {study.target:.2f}: "
+        "halfway from the model that all begin with to the best that any reaches."
+    )
+    return ReportTable("Time", columns, rows, note)
+
+
+def spread(line: Line, key: str) -> str:
+    deviation = line.deviation(key)
+    return number(line.mean(key)) + ("" if deviation is None else f" ± {number(deviation)}")
+
+
+def gained(gain: Gain | None) -> str:
+    if gain is None:
+        return ""
+    text = f"{gain.difference:+.2f} [{gain.low:+.2f}, {gain.high:+.2f}]"
+    return f"**{text}**" if gain.low > 0 else text
+
+
+def curves(study: Study) -> str:
+    """Validation score by time: a panel for each method, the others behind it."""
+    found = {LABELS[line.method]: (line.curve.seconds, line.curve.scores) for line in study.lines}
+    return small_multiples(found, "seconds", f"validation {study.main}", "curves")
+
+
+def markdown(study: Study, commands: Sequence[str], stem: str) -> Iterator[str]:
+    data, algorithm = study.config.data, study.config.algorithm
+    yield from [f"# {title(study)}", "", f"{headline(study)}", ""]
+    for table in (*(scores(study, width) for width in WIDTHS), costs(study)):
+        yield from [f"## {table.title}", "", *table.markdown(), "", table.note, ""]
+    yield from ["## Learning", "", f"![Validation score by time]({stem}-curves.svg)", ""]
+    epochs, k = study.config.training.epochs, algorithm.sentences
+    yield from [
+        f"Every method trains from the best {OLD} model of its seed (of {algorithm.xent_epochs} epochs), for {epochs} "
+        f"epochs of {k} sampled sentences for each source of {', '.join(data.train) or data.task}; one that samples "
+        f"fewer has more epochs. Reward: {study.config.reward.name}{', EOS is a word' * study.config.reward.eos}.",
+        "",
+    ]
+    yield from how(study.grid, signatures(study), commands)
+
+
+def headline(study: Study) -> str:
+    """What was found, in a sentence."""
+    key = f"{WIDTHS[0]} {study.main}"
+    best = max(study.lines, key=lambda line: line.mean(key))
+    seeds = len(study.grid.seeds)
+    over = f"{best.gains[key].difference:+.2f} over {OLD}" if key in best.gains else "no method scores higher"
+    found = f"{LABELS[best.method]}: {study.main} {best.mean(key):.2f}, {over}"
+    return f"The best of {len(study.lines)} is {found} ({seeds} seed{'s' * (seeds > 1)})."
+
+
+def signatures(study: Study) -> list[tuple[str, str]]:
+    return [(study.main, each) for each in sorted({result.signature for result in study.grid.results})]
+
+
+def as_json(study: Study, commands: Sequence[str]) -> dict[str, Any]:
+    """Every number of the page."""
+    return {
+        "name": study.config.name,
+        "version": __version__,
+        "machine": study.grid.machine,
+        "commands": list(commands),
+        "seeds": list(study.grid.seeds),
+        "target": study.target,
+        "settings": study.config.model_dump(mode="json", exclude={"data": {"folder"}}),
+        "methods": [asdict(line) for line in study.lines],
+        "runs": list(study.runs.values()),
+    }
