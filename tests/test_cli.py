@@ -82,7 +82,11 @@ def test_train_evaluate_generate_and_compare_on_own_text(run, config, tmp_path):
     assert (code, scored["split"]) == (0, "test")
     assert "|cut:6|beam:3|n:8|" in scored["scores"][0]["signature"]
     _, out, _ = run("evaluate", "runs/mine", "--standard")
-    assert [line.split()[1].split("|")[0] for line in out.splitlines()] == ["bleu", "standard", "standard"]
+    *scores, effects = out.splitlines()
+    assert [line.split()[1].split("|")[0] for line in scores] == ["bleu", "standard", "standard"]
+    logged = json.loads((tmp_path / "runs/mine/scores.json").read_text())["effects"]
+    assert json.loads((tmp_path / "runs/mine/log.jsonl").read_text().splitlines()[0])["effects"].keys() == logged.keys()
+    assert effects == "  ".join(f"{name} {value:.3f}" for name, value in logged.items())
 
     (tmp_path / "in.txt").write_text("a b\n\nunheard of\n")
     code, out, _ = run("generate", "runs/mine", "in.txt")

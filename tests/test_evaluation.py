@@ -1,5 +1,6 @@
 import copy
 import math
+from itertools import chain
 
 import pytest
 import sacrebleu
@@ -70,3 +71,13 @@ def test_a_model_in_training_is_evaluated_without_dropout_and_left_in_training(t
 def test_a_signature_has_the_length_penalty_only_where_it_ranks_something():
     assert "|beam:5|lp:0.6|" in signature(BLEU, 7, 3, beam=5, length_penalty=0.6)
     assert signature(BLEU, 7, 3, beam=1, length_penalty=0.6) == signature(BLEU, 7, 3, beam=1, length_penalty=0.0)
+
+
+def test_side_effects_are_those_of_the_sentences_that_were_written(task, model):
+    model.M_o.bias.data[2] = -1.0
+    result = evaluate(model, task, task.test, BLEU, batch_size=7)
+    written = [text.split() for text in result.hypotheses]
+    references = [len(text.split()) for meta in task.test.meta for text in meta["references"]]
+    assert result.effects["length_ratio"] == pytest.approx(2 * sum(map(len, written)) / sum(references))
+    assert result.effects["distinct_1"] == pytest.approx(len({*chain(*written)}) / sum(map(len, written)))
+    assert result.effects == evaluate(model, task, task.test, BLEU, batch_size=30).effects

@@ -14,7 +14,7 @@ from seqmixer.config import Config
 from seqmixer.data import Vocab
 from seqmixer.errors import RunError
 from seqmixer.experiments import compare as module
-from seqmixer.experiments.compare import as_rows, as_table, compare, p_value, paired_bootstrap, resampled
+from seqmixer.experiments.compare import as_rows, as_table, compare, effects_table, p_value, paired_bootstrap, resampled
 from seqmixer.rewards import BLEU, ROUGE2
 from seqmixer.runs import train
 from seqmixer.types import EOS, Rollout
@@ -181,6 +181,7 @@ def test_comparison_has_the_scores_of_each_run_and_the_bootstrap_of_their_rows(r
         },
     ]
     assert long.score > short.score
+    assert found.effects == [short.effects, long.effects]
 
 
 def test_comparison_decodes_with_the_beam_it_is_given(runs):
@@ -206,6 +207,9 @@ def test_table_shows_every_row(runs):
         f"{second.p_value:.3f}",
     ]
     assert lines[3].split()[-5:] == ["+0.00", "+0.00", "..", "+0.00", "1.000"]
+    console.print(effects_table(found))
+    shown = dict(line.split(maxsplit=1) for line in console.export_text().splitlines()[1:])
+    assert shown["cut"].split() == [f"{measured['cut']:.3f}" for measured in found.effects]
 
 
 def refused(first, other, reason):

@@ -53,7 +53,7 @@ def train(
     torchrun --nproc-per-node=2 -m seqmixer train toy/translation
     """
     from seqmixer.config import Config
-    from seqmixer.evaluation import read_scores
+    from seqmixer.evaluation import described, read_scores
     from seqmixer.parallel.ranks import first, leave
     from seqmixer.runs import train as train_run
     from seqmixer.storage.identity import require_own_code
@@ -69,6 +69,7 @@ def train(
     scores = read_scores(run.folder)
     lines = [f"{run.folder}  {scores.metric} {scores.test:.2f} (test)  {scores.valid:.2f} (valid)", scores.signature]
     lines += [f"{name} {other.test:.2f} (test)  {other.signature}" for name, other in scores.others.items()]
+    lines += [described(scores.effects)]
     show(asdict(scores) | {"run": str(run.folder)}, "\n".join(lines), as_json)
 
 
@@ -86,12 +87,13 @@ def evaluate(
     """Score a run on a split, with greedy or beam search.
 
     The scores are those of the run's metrics on references cropped at T. With --standard, BLEU and chrF by sacreBLEU
-    on the text as it was, uncropped, follow.
+    on the text as it was, uncropped, follow. The last line has the side effects, such as repetition (docs/log.md).
 
     \b
     seqmixer evaluate runs/toy-translation --beam 5 --standard
     seqmixer evaluate runs/toy-translation --metrics "rouge_l, 0.5*bleu + 0.5*my_reward:overlap"
     """
+    from seqmixer.evaluation import described
     from seqmixer.runs import load
 
     require_beam(beam, length_penalty)
@@ -104,8 +106,9 @@ def evaluate(
 
         scores = standard_scores(result.hypotheses, result.references)
         values += [{"metric": each.metric, "score": each.value, "signature": each.signature} for each in scores]
-    text = "\n".join(f"{value['score']:6.2f}  {value['signature']}" for value in values)
-    show({"run": str(run), "split": split, "scores": values}, text, as_json)
+    lines = [f"{value['score']:6.2f}  {value['signature']}" for value in values]
+    found: dict[str, object] = {"run": str(run), "split": split, "scores": values, "effects": result.effects}
+    show(found, "\n".join([*lines, described(result.effects)]), as_json)
 
 
 @app.command()
@@ -180,7 +183,7 @@ def compare(
     """
     from rich import print as show_table
 
-    from seqmixer.experiments.compare import as_rows, as_table
+    from seqmixer.experiments.compare import as_rows, as_table, effects_table
     from seqmixer.experiments.compare import compare as compare_runs
     from seqmixer.runs import load
 
@@ -189,11 +192,12 @@ def compare(
     each = [main, *main.others]
     if as_json:
         found = [{"metric": one.metric, "signature": one.signature, "runs": as_rows(one)} for one in each]
-        put(json.dumps(found[0] | {"others": found[1:]}))
+        put(json.dumps(found[0] | {"others": found[1:], "effects": main.effects}))
         return
     for comparison in each:
         show_table(as_table(comparison))
         put(comparison.signature)
+    show_table(effects_table(main))
 
 
 @app.command()

@@ -13,6 +13,7 @@ from seqmixer.evaluation.corpus import (
     search,
     signature,
 )
+from seqmixer.evaluation.effects import described, effects
 
 __all__ = [
     "SCORES",
@@ -20,7 +21,9 @@ __all__ = [
     "Scored",
     "Scores",
     "TestScore",
+    "described",
     "device_of",
+    "effects",
     "evaluate",
     "perplexity",
     "read_scores",

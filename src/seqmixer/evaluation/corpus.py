@@ -11,6 +11,7 @@ from torch import Tensor
 from seqmixer import __version__, files
 from seqmixer.data import Split, Table, Task, in_order
 from seqmixer.decoding import deployed, fast, free, greedy, shift
+from seqmixer.evaluation.effects import effects
 from seqmixer.losses import cross_entropy
 from seqmixer.parallel import ranks
 from seqmixer.rewards import Metric
@@ -37,6 +38,7 @@ class Scores:
     epoch: int  # of the best model
     signature: str
     others: Mapping[str, TestScore] = field(default_factory=dict)
+    effects: Mapping[str, float] = field(default_factory=dict)  # of the test sentences, as docs/log.md has them
 
 
 def read_scores(run: Path) -> Scores:
@@ -61,6 +63,7 @@ class Evaluation:
     scored: Sequence[Scored]  # by each metric
     hypotheses: list[str]
     references: list[list[str]]  # as they were before they became words of the vocabulary, uncropped
+    effects: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def score(self) -> float:
@@ -85,7 +88,7 @@ def evaluate(
     length_penalty: float = 0.0,
     batch_size: int = 256,
 ) -> Evaluation:
-    """Decode a split by greedy search (beam 1) or beam search, and score it by one or more metrics.
+    """Decode a split by greedy search (beam 1) or beam search, score it by one or more metrics, measure side effects.
 
     References are cropped at T, as the paper's are.
     """
@@ -97,7 +100,8 @@ def evaluate(
 
     table = Table.of(split, device_of(model))
     in_turn = in_order(table, batch_size, task.length)
-    words, *rows = zip(*ranks.spread(in_turn, counted), strict=True)
+    parts_of_words, *rows = zip(*ranks.spread(in_turn, counted), strict=True)
+    words = torch.cat(parts_of_words)  # (n, T)
     scored = []
     for metric, parts in zip(metrics, rows, strict=True):
         statistics = torch.cat(parts).cpu()
@@ -105,8 +109,9 @@ def evaluate(
         scored.append(Scored(metric.name, float(metric.corpus(statistics)), how, statistics))
     return Evaluation(
         scored,
-        hypotheses=[task.target_vocab.decode(row) for row in torch.cat(words).tolist()],
+        hypotheses=[task.target_vocab.decode(row) for row in words.tolist()],
         references=[list(meta["references"]) for meta in split.meta],
+        effects=effects(words, table),
     )
 
 

@@ -1,6 +1,6 @@
 """Is one run better than another, or only luckier with its test sentences? Paired bootstrap (Koehn, 2004)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -50,6 +50,7 @@ class Comparison:
     runs: Sequence[Compared]
     others: Sequence["Comparison"] = ()  # by the metrics after the first
     digits: int = 2
+    effects: Sequence[Mapping[str, float]] = ()  # of each run's sentences
 
 
 def compare(
@@ -68,7 +69,7 @@ def compare(
     counting = first.metrics(first.task(), metrics)
     evaluations = [run.evaluate(split, beam, length_penalty, metrics) for run in runs]
     main, *more = (compared(i, metric, runs, evaluations, split) for i, metric in enumerate(counting))
-    return replace(main, others=more)
+    return replace(main, others=more, effects=[evaluation.effects for evaluation in evaluations])
 
 
 def compared(i: int, metric: Metric, runs: Sequence[Run], evaluations: Sequence[Evaluation], split: str) -> Comparison:
@@ -183,4 +184,15 @@ def as_table(comparison: Comparison) -> Table:
             interval = f"{row.low:+.{digits}f} .. {row.high:+.{digits}f}"
             cells += [f"{row.difference:+.{digits}f}", interval, f"{row.p_value:.3f}"]
         table.add_row(*cells)
+    return table
+
+
+def effects_table(comparison: Comparison) -> Table:
+    """What each run's sentences have of each side effect."""
+    table = Table(box=None, pad_edge=False)
+    table.add_column("side effect", no_wrap=True)
+    for row in comparison.runs:
+        table.add_column(escape(row.run), justify="right", overflow="fold")
+    for name in comparison.effects[0]:
+        table.add_row(name, *(f"{measured[name]:.3f}" for measured in comparison.effects))
     return table

@@ -263,7 +263,7 @@ def write_scores(run: Run, task: Task, metrics: Sequence[Metric]) -> None:
     best = restored_best(checkpoint.load(run.folder / "best")[1], run.folder / "best")
     first, *others = test.scored
     more = {each.metric: TestScore(each.score, each.signature) for each in others}
-    scores = Scores(first.metric, first.score, best.score, best.epoch, first.signature, more)
+    scores = Scores(first.metric, first.score, best.score, best.epoch, first.signature, more, test.effects)
     files.write(run.folder / SCORES, json.dumps(asdict(scores), indent=1))
     files.write(run.folder / "test.txt", "\n".join(test.hypotheses) + "\n")
 

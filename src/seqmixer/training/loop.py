@@ -184,6 +184,7 @@ class Training:
             "rate": position.rate,
             "train": train,
             "valid": {"perplexity": ppl} | {each.metric: each.score for each in valid.scored},
+            "effects": valid.effects,
             "best": better,
             "symptoms": symptoms(train),
             "seconds": self.clock.split(),
