@@ -58,7 +58,7 @@ def test_own_text_and_own_reward_train_from_the_command_line(folder):
     assert "MIXER, XENT on the first s = " in done.stderr
     assert re.search(r"^runs/mine +\d", done.stdout, re.MULTILINE)  # the table of `compare`
     assert len((folder / "test.out").read_text().splitlines()) == 8
-    for name in ("use.py", "configured.py"):
+    for name in ("use.py", "look.py", "configured.py"):
         runpy.run_path(str(folder / name))
     assert (folder / "runs/again/scores.json").exists()
 

@@ -96,7 +96,7 @@ def tally(total: Tensor, count: Tensor | None = None) -> Tensor:
 
 
 class SequenceModel(nn.Module, ABC):
-    """The contract of every generator (Eqs. 1-2): six methods, and two made of them. Nothing else is used of it.
+    """The contract of every generator (Eqs. 1-2): six methods, and two made of them. No more is used to train it.
 
     h_{t+1} = phi(w_t, h_t, c_t),   w_{t+1} ~ softmax(o_{t+1})
 
@@ -143,6 +143,13 @@ class SequenceModel(nn.Module, ABC):
         A model may have a way that does not hold the scores of the whole vocabulary at once.
         """
         return log_prob(self.scores(h), words)
+
+    def attention(self, words: Tensor, context: Context) -> Tensor | None:
+        """How much each step of `unroll` attends to each word of the source, for people to see; None: not told.
+
+        Each row sums to 1 and is 0 at padding.  (B, T) -> (B, T, N)
+        """
+        return None
 
 
 Generate = Callable[[SequenceModel, Tensor, Tensor, Tensor, Choose], Tensor]  # see decoding.generate

@@ -22,6 +22,10 @@ class Encoder(nn.Module, ABC):
         """c_t for one step; None where no context is attended to.  (B, H) -> (B, H)"""
         return None
 
+    def alpha(self, query: Tensor, context: Context) -> Tensor | None:
+        """The weights of `attend`; None where no context is attended to.  (B, H) -> (B, N)"""
+        return None
+
     def first_word(self, context: Context) -> Tensor | None:
         """What is fed before the first word; None where nothing is.  -> (B, H)"""
         return None
@@ -57,10 +61,13 @@ class AttentiveEncoder(Encoder):
         return a if self.sum_positions else w, z, real.squeeze(-1)
 
     def attend(self, query: Tensor, context: Context) -> Tensor:
-        values, z, real = context  # (B, N, H), (B, N, H), (B, N)
+        values = context[0]  # (B, N, H)
+        return (self.alpha(query, context).unsqueeze(1) @ values).squeeze(1)  # (B, 1, N) x (B, N, H) -> (B, H)
+
+    def alpha(self, query: Tensor, context: Context) -> Tensor:
+        _, z, real = context  # (B, N, H), (B, N)
         scores = (z @ query.unsqueeze(-1)).squeeze(-1)  # (B, N, H) x (B, H, 1) -> (B, N)
-        alpha = scores.masked_fill(~real, -torch.inf).softmax(-1)  # (B, N)
-        return (alpha.unsqueeze(1) @ values).squeeze(1)  # (B, 1, N) x (B, N, H) -> (B, H)
+        return scores.masked_fill(~real, -torch.inf).softmax(-1)  # (B, N)
 
 
 class ImageEncoder(Encoder):

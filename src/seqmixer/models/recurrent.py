@@ -146,15 +146,29 @@ class Recurrent(SequenceModel):
             written = self.written_out(x.unsqueeze(0), state, context)
             if written is not None:
                 return written[0][0], written[1]
-        top = state[-1]
-        query = x + self.query(torch.cat(top, -1)) if self.released else top[0]
-        c = self.encoder.attend(query, context)  # c_t: (B, H)
+        c = self.encoder.attend(self.asked(x, state), context)  # c_t: (B, H)
         new: list[tuple[Tensor, ...]] = []
         h, context_vector = x, c
         for cell, old in zip(self.cells, state, strict=True):
             new.append(cell(self.dropout(h), context_vector, old))
             h, context_vector = new[-1][0], None  # h_{t+1}: (B, H)
         return self.read(h, c), tuple(new)
+
+    def asked(self, x: Tensor, state: State) -> Tensor:
+        """The query of the attention.  -> (B, H)"""
+        top = state[-1]
+        return x + self.query(torch.cat(top, -1)) if self.released else top[0]
+
+    def attention(self, words: Tensor, context: Context) -> Tensor | None:
+        state = self.start(context)
+        rows = []
+        for x in self.embed(words).unbind(1):
+            alpha = self.encoder.alpha(self.asked(x, state), context)
+            if alpha is None:
+                return None
+            rows.append(alpha)
+            _, state = self.step(x, state, context)
+        return torch.stack(rows, 1)
 
     def read(self, h: Tensor, c: Tensor | None) -> Tensor:
         """What the output layer is given.  (..., H) -> (..., H or 2 H)"""

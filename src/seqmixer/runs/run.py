@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -47,6 +48,9 @@ from seqmixer.training import epochs as epochs_of
 from seqmixer.training.saving import progress_of, restored_best
 from seqmixer.types import Reward, SequenceModel
 
+if TYPE_CHECKING:
+    from seqmixer.runs.explain import Explanation
+
 
 @dataclass(frozen=True)
 class Run:
@@ -82,6 +86,12 @@ class Run:
             length_penalty=length_penalty,
             batch_size=self.config.evaluation.batch_size,
         )
+
+    def explain(self, source: str | Tensor, reference: str | None = None, **searches: Any) -> "Explanation":
+        """What the model does with one line, or one row of features (D,): see `explain.Searches`."""
+        from seqmixer.runs.explain import Searches, explain_one
+
+        return explain_one(self, source, reference, Searches(**searches))
 
     def metrics(self, task: Task, names: Sequence[str] = ()) -> list[Metric]:
         """The metrics of the run, or these. Python code that only its config names is imported if it is trusted."""
