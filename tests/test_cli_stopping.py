@@ -167,6 +167,37 @@ def test_sigterm_stops_a_search_in_all_its_processes(start):
     assert all(steps(TRIALS / f"trial-000{number}") > 10 for number in (0, 1))
 
 
+LOST = """
+import os, signal, sys, time
+
+def stop():
+    os.kill(os.getpid(), signal.{number})
+
+class Destroyed:
+    def __del__(self):
+        stop()
+
+{how}
+open("went on", "w").close()
+while True:
+    time.sleep(0.01)
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "how"), [("SIGTERM", "Destroyed()"), ("SIGINT", "try:\n    stop()\nexcept:\n    pass")]
+)
+def test_a_stop_that_is_lost_in_a_destructor_or_before_a_bare_except_is_raised_again(
+    start, monkeypatch, tmp_path, number, how
+):
+    (tmp_path / "torch.py").write_text(LOST.format(number=number, how=how))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path]))
+    process = start("train", "mine.toml")
+    assert ended(process) == "seqmixer: stopped; resume with: seqmixer train mine.toml\n"
+    assert process.returncode == 130
+    assert (tmp_path / "went on").exists()
+
+
 TORCH = """
 import os, signal
 try:

@@ -1,13 +1,16 @@
 """Files that are read with limits, and written whole or not at all."""
 
 import os
+import subprocess
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
 from seqmixer import files
 from seqmixer.config import Config
-from seqmixer.errors import ConfigError, RunError
+from seqmixer.data import read_features, read_lines
+from seqmixer.errors import ConfigError, DataError, RunError
 from seqmixer.settings import assign
 
 posix = pytest.mark.skipif(os.name != "posix", reason="FIFOs, links and modes")
@@ -21,7 +24,7 @@ class Shape:
 
 def said(function, *arguments):
     """One line."""
-    with pytest.raises((RunError, ConfigError)) as error:
+    with pytest.raises((RunError, ConfigError, DataError)) as error:
         function(*arguments)
     assert "\n" not in str(error.value)
     return str(error.value)
@@ -91,6 +94,17 @@ def test_a_fifo_and_a_device_are_refused_and_never_waited_for(tmp_path):
     for path in (tmp_path / "fifo", "/dev/zero", tmp_path):
         said(files.read_json, tmp_path / path)
     assert said(Config.load, tmp_path / "fifo") == f"{tmp_path / 'fifo'}: not a regular file"
+
+
+@posix
+@pytest.mark.timeout(60)
+def test_data_is_read_from_a_pipe_that_somebody_writes_to_and_another_is_empty(tmp_path):
+    os.mkfifo(tmp_path / "fifo.npy")
+    assert said(read_lines, tmp_path / "fifo.npy", 9) == f"{tmp_path / 'fifo.npy'}: no sentences; the file is empty"
+    assert said(read_lines, Path("/dev/zero"), 9) == "/dev/zero: not a regular file"
+    assert said(read_features, tmp_path / "fifo.npy") == f"{tmp_path / 'fifo.npy'}: not a regular file"
+    with subprocess.Popen(["sh", "-c", "sleep 0.2; echo a b; sleep 0.2; echo c"], stdout=subprocess.PIPE) as process:
+        assert read_lines(Path(f"/dev/fd/{process.stdout.fileno()}"), 9) == ["a b", "c"]  # as a shell's <(...)
 
 
 def test_death_while_a_file_is_written_leaves_the_one_before(tmp_path, monkeypatch):

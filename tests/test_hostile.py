@@ -22,7 +22,7 @@ from seqmixer.storage.identity import checksums
 pytestmark = pytest.mark.filterwarnings("ignore")  # of a damaged checkpoint, and of transformers
 
 SOURCES = ["a b c", "b c", "c d e a", "d", "e a b", "a c", "b d", "c e a"]
-ODD = [None, "x", -1, 10**30, 1.5, True, [], {}, ["x"], {"x": 1}, float("nan"), float("inf"), "x\n\x1b[31m"]
+ODD = [None, "x", -1, 0, 10**30, 1.5, True, [], {}, ["x"], {"x": 1}, float("nan"), float("inf"), "x\n\x1b[31m"]
 
 
 def config(folder, **model):
@@ -151,6 +151,19 @@ def test_values_of_other_types_under_right_checksums(own, use):
         refused += use(own, change, generate, resume)
         total += 2
     assert refused > total / 2
+
+
+@pytest.mark.parametrize("odd", [-1, 0, 10_001, 2**31, 10**30])
+def test_sizes_that_no_model_has(own, use, odd):
+    """What a length of 2**31 asks for, some machines grant."""
+    values = json.loads((own / "runs/run/task.json").read_text())
+    for name in values["dimensions"]:
+
+        def change(run, name=name):
+            (run / "task.json").write_text(json.dumps(replaced(values, ("dimensions", name), odd)))
+            reseal(run)
+
+        assert use(own, change, generate) == 1
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "last/manifest.json", "best/manifest.json", "pretrained/tied.json"])

@@ -161,12 +161,28 @@ def test_a_flipped_bit_among_document_frequencies_is_named(trained, damaged):
 
 def test_a_log_damaged_at_any_byte_is_read_or_refused_with_its_line(trained, damaged):
     content = (trained / "log.jsonl").read_bytes()
-    line = r":[12]: no event of a run; the log is damaged: fix the line, or delete it"
+    line = r":[12]: (no event of a run|epoch \d+ after epoch \d+); the log is damaged: .*"
     for bad in every_damage(content):
         path = damaged("log.jsonl", bad)
         message = refusal(read_log, trained)
         assert message is None or re.fullmatch(re.escape(str(path)) + line, message)
         assert message or len(read_log(trained)) <= 2
+
+
+def test_lines_of_a_log_in_another_order_are_named(trained, damaged):
+    first, second = (trained / "log.jsonl").read_bytes().splitlines(keepends=True)
+    patience = b'{"event": "patience", "epoch": 1}\n'
+    damaged("log.jsonl", patience + first + patience + second)
+    assert len(read_log(trained)) == 4
+    for lines, number, epoch, latest in [
+        ((second, first), 2, 1, 2),
+        ((first, first, second), 2, 1, 1),
+        ((first, second, patience), 3, 1, 2),
+        ((patience.replace(b"1", b"2"), first, second), 2, 1, 2),
+    ]:
+        path = damaged("log.jsonl", b"".join(lines))
+        what = f"epoch {epoch} after epoch {latest}; the log is damaged: put its lines in order, one for each epoch"
+        assert refusal(read_log, trained) == f"{path}:{number}: {what}"
 
 
 @pytest.mark.parametrize(

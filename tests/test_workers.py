@@ -11,7 +11,8 @@ from concurrent.futures.process import BrokenProcessPool
 
 import pytest
 
-from seqmixer.parallel.workers import started
+from seqmixer.parallel import workers
+from seqmixer.parallel.workers import started, stop_handler
 
 
 def busy(path):
@@ -56,8 +57,8 @@ def test_a_signal_to_the_parent_stops_every_worker_wherever_it_is(tmp_path, numb
     calls = []
 
     def work():
-        with started(2) as workers:
-            calls.extend(workers.submit(busy, tmp_path / name) for name in "ab")
+        with started(2) as pool:
+            calls.extend(pool.submit(busy, tmp_path / name) for name in "ab")
             wait_for(tmp_path / "a", tmp_path / "b")
             os.kill(os.getpid(), number)
             calls[0].result(timeout=60)
@@ -70,14 +71,14 @@ def test_a_signal_to_the_parent_stops_every_worker_wherever_it_is(tmp_path, numb
 
 
 def test_a_worker_ignores_the_signals_of_others():
-    with started(1) as workers:
-        assert workers.submit(signalled, [signal.SIGTERM, signal.SIGINT, signal.SIGTERM]).result() == "untouched"
+    with started(1) as pool:
+        assert pool.submit(signalled, [signal.SIGTERM, signal.SIGINT, signal.SIGTERM]).result() == "untouched"
 
 
 def test_a_second_signal_ends_a_worker_that_does_not_stop(tmp_path):
     def work():
-        with started(1) as workers:
-            call = workers.submit(stubborn, tmp_path / "begun")
+        with started(1) as pool:
+            call = pool.submit(stubborn, tmp_path / "begun")
             wait_for(tmp_path / "begun")
             os.kill(os.getpid(), signal.SIGTERM)
             wait_for(tmp_path / "begun.asked")
@@ -90,13 +91,56 @@ def test_a_second_signal_ends_a_worker_that_does_not_stop(tmp_path):
     assert multiprocessing.active_children() == []
 
 
+class Destroyed:
+    """Whatever is raised when it goes is lost."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __del__(self):
+        busy(self.path)
+
+
+def destroys(path):
+    Destroyed(path)
+    busy(path)
+
+
+def test_a_worker_whose_stop_was_raised_in_a_destructor_is_asked_again(tmp_path):
+    def work():
+        with started(1) as pool:
+            call = pool.submit(destroys, tmp_path / "begun")
+            wait_for(tmp_path / "begun")
+            os.kill(os.getpid(), signal.SIGTERM)
+            call.result(timeout=60)
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+
+
+def test_a_handler_that_notes_a_stop_is_called_once(monkeypatch):
+    monkeypatch.setattr(workers, "AGAIN", 0.01)
+    calls, noted = [], []
+
+    def over(seconds):
+        calls.append(seconds)
+        if len(calls) == 2:
+            signal.signal(signal.SIGINT, lambda number, frame: noted.append(number))
+        return len(calls) == 9
+
+    with stop_handler(lambda number, frame: None):
+        workers.insist(signal.getsignal(signal.SIGINT), over)
+    assert calls == [0.01] * 2
+    assert noted == [signal.SIGINT]
+
+
 def test_what_is_submitted_after_a_signal_does_not_begin(tmp_path):
     def work():
-        with started(1) as workers:
-            workers.submit(signalled, []).result()
+        with started(1) as pool:
+            pool.submit(signalled, []).result()
             os.kill(os.getpid(), signal.SIGTERM)
             time.sleep(0.5)  # the worker hears of it while it has nothing to do
-            workers.submit(busy, tmp_path / "begun").result(timeout=60)
+            pool.submit(busy, tmp_path / "begun").result(timeout=60)
 
     with pytest.raises(KeyboardInterrupt):
         work()
@@ -104,8 +148,8 @@ def test_what_is_submitted_after_a_signal_does_not_begin(tmp_path):
 
 
 def test_a_worker_that_dies_by_itself_is_an_error_and_no_stop():
-    with pytest.raises(BrokenProcessPool), started(1) as workers:
-        workers.submit(signalled, [signal.SIGKILL]).result()
+    with pytest.raises(BrokenProcessPool), started(1) as pool:
+        pool.submit(signalled, [signal.SIGKILL]).result()
 
 
 FIRST = """

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -30,19 +30,31 @@ Kind = type[SeqmixerError]
 
 
 def read_bytes(path: Path, error: Kind = RunError, most: int = LARGE) -> bytes:
-    """The content of a regular file. Anything else (a FIFO, a device) might have no end."""
-    try:
-        with open(path, "rb", opener=without_waiting) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise error(f"{path}: not a regular file")
-            content = file.read(most + 1)
-    except FileNotFoundError:
-        raise error(f"{path}: no such file") from None
-    except OSError as failure:
-        raise error(f"{path}: cannot be read ({failure.strerror})") from None
+    """The content of a regular file."""
+    with opened(path, error) as file:
+        content = file.read(most + 1)
     if len(content) > most:
         raise error(f"{path}: larger than {most:,} bytes, the most that such a file may have")
     return content
+
+
+@contextmanager
+def opened(path: Path, error: Kind = RunError, pipes: bool = False) -> Iterator[BinaryIO]:
+    """A regular file, or with `pipes` a pipe that somebody writes to. Anything else (a device) might have no end."""
+    try:
+        with open(path, "rb", opener=without_waiting) as file:
+            mode = os.fstat(file.fileno()).st_mode
+            if pipes and stat.S_ISFIFO(mode):
+                os.set_blocking(file.fileno(), True)
+            elif not stat.S_ISREG(mode):
+                raise error(f"{path}: not a regular file")
+            yield file
+    except FileNotFoundError:
+        raise error(f"{path}: no such file") from None
+    except OSError as failure:
+        if failure.errno is None:  # of whoever reads it
+            raise
+        raise error(f"{path}: cannot be read ({failure.strerror})") from None
 
 
 def without_waiting(path: str, flags: int) -> int:

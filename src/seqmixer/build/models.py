@@ -2,9 +2,12 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
 
 from seqmixer.config import HuggingFaceSettings, ModelSettings, RecurrentSettings, TransformerSettings
-from seqmixer.data import Task
+from seqmixer.data import LONGEST, Task
 from seqmixer.models import (
     AttentiveEncoder,
     Blueprint,
@@ -29,17 +32,18 @@ Cell = ElmanCell | LSTMCell | GRUCell
 CELLS: dict[str, type[Cell]] = {"elman": ElmanCell, "lstm": LSTMCell, "gru": GRUCell}
 
 Model = Recurrent | Transformer | EncoderDecoder | Decoder
+Size = Annotated[int, Field(ge=1, lt=2**63)]
 
 
 @dataclass(frozen=True)
 class Dimensions:
     """What a model must know of its task."""
 
-    length: int  # T
-    target_vocab: int  # V
-    source_vocab: int | None  # None: no source text
-    positions: int | None  # the longest source text seen in training
-    features: int | None  # D; None: no image
+    length: Annotated[int, Field(ge=1, le=LONGEST)]  # T
+    target_vocab: Size  # V
+    source_vocab: Size | None  # None: no source text
+    positions: Size | None  # the longest source text seen in training
+    features: Size | None  # D; None: no image
 
     @classmethod
     def of(cls, task: Task) -> "Dimensions":

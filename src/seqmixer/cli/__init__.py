@@ -6,6 +6,7 @@ standard error.
 
 import signal
 import sys
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ from seqmixer.cli import data, doctor, running, scoring, sweep, tables  # noqa: 
 from seqmixer.cli.options import app, this_command
 from seqmixer.errors import Interrupted, Lost, SeqmixerError, printable, within_memory
 from seqmixer.parallel import launch
-from seqmixer.parallel.workers import stop_handler
+from seqmixer.parallel.workers import AGAIN, insist, stop_handler
 
 __all__ = ["app", "main"]
 
@@ -43,13 +44,24 @@ def main() -> None:
 @contextmanager
 def stoppable() -> Iterator[None]:
     """Ctrl-C and SIGTERM end a command that does not handle them itself, wherever it is: `Interrupted`."""
-    stopped = False
+    stopped, over = False, threading.Event()
 
     def stop(number: int, frame: FrameType | None) -> None:
         nonlocal stopped
-        stopped = True
+        if not stopped:
+            stopped = True
+            threading.Thread(target=again, daemon=True).start()
         raise KeyboardInterrupt
 
+    def again() -> None:
+        if not over.wait(AGAIN):
+            insist(stop, over.wait)
+
+    def report(lost: "sys.UnraisableHookArgs") -> None:
+        if not issubclass(lost.exc_type, KeyboardInterrupt):  # that one is raised again
+            usual(lost)
+
+    usual, sys.unraisablehook = sys.unraisablehook, report
     with stop_handler(stop):
         try:
             yield
@@ -58,6 +70,9 @@ def stoppable() -> Iterator[None]:
             if stopped and not isinstance(error, Interrupted):
                 raise Interrupted("stopped") from None
             raise
+        finally:
+            over.set()
+            sys.unraisablehook = usual
 
 
 def say(line: str) -> None:

@@ -5,6 +5,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from seqmixer.data import LONGEST
 from seqmixer.settings import Section
 
 TOYS = ("toy-translation", "toy-summarization", "toy-captioning")
@@ -45,7 +46,7 @@ class DataConfig(Section):
     """Hugging Face decoders: put between each source, which is the prompt, and its target, such as " TL;DR:"."""
     source_length: int | None = Field(None, ge=1)
     """Hugging Face: sources are cropped at so many tokens. Default: what the model has no positions for is refused."""
-    length: int | None = Field(None, ge=2, le=10_000)
+    length: int | None = Field(None, ge=2, le=LONGEST)
     """T, the number of words (EOS included) a target is cropped at. Default: what covers 95 % of the targets."""
     source_min_count: int = Field(1, ge=1)
     """Source words seen less often than this are read as <unk>."""

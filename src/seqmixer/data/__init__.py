@@ -4,7 +4,7 @@ from seqmixer.data.batching import batch_count, batches, in_order
 from seqmixer.data.captions import Captioned, captions_task, read_captions, read_features
 from seqmixer.data.collector import collector_paused
 from seqmixer.data.columns import read_columns
-from seqmixer.data.cropping import coverage, length_covering
+from seqmixer.data.cropping import LONGEST, coverage, length_covering
 from seqmixer.data.pieces import Pieces, read_tokenizer, token_ids, tokenizer_vocabs
 from seqmixer.data.table import Table
 from seqmixer.data.task import Split, Task
@@ -12,6 +12,7 @@ from seqmixer.data.text import Pairs, Vocabs, build_vocabs, encode_split, read_l
 from seqmixer.data.vocab import Vocab, VocabLimits, Vocabulary
 
 __all__ = [
+    "LONGEST",
     "Captioned",
     "Pairs",
     "Pieces",

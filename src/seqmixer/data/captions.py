@@ -18,7 +18,7 @@ from seqmixer.data.task import Split, Task
 from seqmixer.data.text import Vocabs
 from seqmixer.data.vocab import Vocab, Vocabulary
 from seqmixer.errors import DataError
-from seqmixer.files import parse_json
+from seqmixer.files import opened, parse_json
 
 SPLITS = ("train", "valid", "test")
 SPELLINGS = {"train": "train", "valid": "valid", "val": "valid", "test": "test"}  # COCO's files say val
@@ -150,7 +150,7 @@ def _encoded(group: Sequence[Captioned], features: Tensor, vocab: Vocabulary) ->
 
 
 def _single_array(path: Path) -> np.ndarray:
-    with path.open("rb") as file:  # np.load leaves a damaged .npz open if it opens it itself
+    with opened(path, DataError) as file:  # np.load leaves a damaged .npz open if it opens it itself
         loaded = np.load(file, allow_pickle=False)
         if isinstance(loaded, np.ndarray):
             return loaded

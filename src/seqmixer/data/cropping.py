@@ -7,6 +7,8 @@ import numpy as np
 
 from seqmixer.data.task import Split
 
+LONGEST = 10_000  # the most that T may be
+
 
 def coverage(split: Split, length: int) -> float:
     """The share of references whose words and EOS fit in `length` steps."""
@@ -14,10 +16,10 @@ def coverage(split: Split, length: int) -> float:
 
 
 def length_covering(split: Split, share: float = 0.95) -> int:
-    """The smallest T that covers at least `share` of the references."""
+    """The smallest T that covers at least `share` of the references, or the longest that may be."""
     lengths = np.sort(_lengths(split))
     covered = np.arange(1, len(lengths) + 1) / len(lengths)  # covered[i]: the share that lengths[i] covers, or more
-    return int(lengths[np.searchsorted(covered, share)])
+    return min(int(lengths[np.searchsorted(covered, share)]), LONGEST)
 
 
 def _lengths(split: Split) -> np.ndarray:

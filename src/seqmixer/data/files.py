@@ -7,6 +7,7 @@ import zlib
 from pathlib import Path
 
 from seqmixer.errors import DataError
+from seqmixer.files import opened
 
 ROOM, RATIO = 2**26, 200  # a packed file may unpack to so many bytes, or to so many times its size
 
@@ -34,12 +35,8 @@ def decoded(content: bytes, where: str) -> str:
 
 def read_bytes(path: Path) -> bytes:
     """The content of a file, unpacked where its name ends in .gz or .tgz."""
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        raise DataError(f"{path}: no such file") from None
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
+    with opened(path, DataError, pipes=True) as file:
+        content = file.read()
     if path.suffix not in (".gz", ".tgz"):
         return content
     most = max(ROOM, RATIO * len(content))

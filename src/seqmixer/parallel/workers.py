@@ -30,6 +30,7 @@ Handler = Callable[[int, FrameType | None], object]
 SPAWN = multiprocessing.get_context("spawn")  # a fork would inherit threads and a device that it cannot use
 STOPS = (signal.SIGINT, signal.SIGTERM)
 STOP_REQUESTED = threading.Event()  # in a worker, by its parent
+AGAIN = 2.0  # seconds until a stop that was not heeded is asked for again
 DEATH_SIGNAL, ADOPTION = 1, 36  # PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER of Linux
 
 
@@ -113,8 +114,21 @@ def stop_when_closed(asked: Connection, ended: Connection) -> None:
     """In a worker: wait for the parent to ask for a stop, then for an end."""
     wait([asked])
     STOP_REQUESTED.set()
-    _thread.interrupt_main()  # calls the handler of SIGINT, though the signal itself is blocked
+    insist(signal.default_int_handler, lambda seconds: wait([ended], seconds))
     end_when_closed(ended)
+
+
+def insist(handler: Handler, over: Callable[[float], object]) -> None:
+    """Interrupt the main thread; where `handler` is what raises there, again and again, until `over(seconds)`.
+
+    What is raised in a destructor, a callback of C or before a bare except is lost. Another handler, as training has
+    one, only notes the stop: it is called once.
+    """
+    while True:
+        now = signal.getsignal(signal.SIGINT)
+        _thread.interrupt_main()  # calls the handler of SIGINT, also where the signal itself is blocked
+        if (callable(now) and now != handler) or over(AGAIN):
+            return
 
 
 def stoppable(call: Callable[[], T]) -> T:

@@ -106,17 +106,24 @@ def read_log(folder: Path) -> list[Event]:
     path = folder / "log.jsonl"
     if not path.exists():
         return []
-    events = []
+    events, latest, closed = [], 0, 0
     *lines, rest = files.read_bytes(path).split(b"\n")
     for number, line in enumerate([*lines, rest] if rest else lines, 1):
         try:
             event = files.parse_json(line, dict[str, Any], str(path))
-            files.parse_json(line, Closing if event.get("event") == "epoch" else Other, str(path))
-            events.append(event)
+            closing = event.get("event") == "epoch"
+            files.parse_json(line, Closing if closing else Other, str(path))
         except RunError:
-            if number <= len(lines):  # else it has no end: death came while it was written
-                what = "no event of a run; the log is damaged: fix the line, or delete it"
-                raise RunError(f"{path}:{number}: {what}") from None
+            if number > len(lines):  # it has no end: death came while it was written
+                break
+            what = "no event of a run; the log is damaged: fix the line, or delete it"
+            raise RunError(f"{path}:{number}: {what}") from None
+        epoch = event.get("epoch", latest)
+        if epoch < latest or (closing and epoch == closed):
+            what = f"epoch {epoch} after epoch {latest}; the log is damaged: put its lines in order, one for each epoch"
+            raise RunError(f"{path}:{number}: {what}")
+        latest, closed = epoch, epoch if closing else closed
+        events.append(event)
     return events
 
 
