@@ -1,7 +1,6 @@
 """Every reward and metric that a config can name, from the config to a number."""
 
 import json
-import re
 
 import pytest
 import torch
@@ -97,13 +96,24 @@ def test_the_end_of_a_sentence_counts_where_it_is_asked_for(tmp_path):
     assert Metrics(asked, task).reward(rollout).item() == pytest.approx(1 / len(first))
 
 
-@pytest.mark.parametrize("name", ["chrf", "chrf++", "cider", "os:getpid"])
-def test_the_end_of_a_sentence_is_refused_to_rewards_that_do_not_count_words(name, tmp_path):
-    settings = config(tmp_path / "data", reward=name)
+@pytest.mark.parametrize("name", [*NAMES, "0.5*cider + chrf"])
+def test_with_eos_the_end_is_rewarded_as_a_word_of_the_text_would_be(name, tmp_path):
+    targets = ("the cat sat on it", "a dog ran off there", "a cat sat there")
+    settings = config(tmp_path / "data", reward=name, targets=targets)
     asked = settings.model_copy(update={"reward": RewardConfig(name=name, eos=True)})
-    refused = rf"reward.eos = true is for rewards that count words \(bleu, .*, not for '{re.escape(name)}'"
-    with pytest.raises(ConfigError, match=refused):
-        _ = Metrics(asked, build_task(settings.data)).reward
+    written = config(tmp_path / "written", reward=name, targets=[f"{target} $" for target in targets])
+    found = []
+    for made, end in ((asked, ""), (written, " $"), (settings, "")):
+        task = build_task(made.data)
+        sentences = [f"{text}{end}" for text in ("the cat sat on it", "<unk> cat", "a dog ran off")]
+        ids = [*map(task.target_vocab.encode, sentences), task.target_vocab.encode("the cat sat on the <unk>")[:-1]]
+        words = torch.tensor([row + [PAD] * (7 - len(row)) for row in ids])  # the last is cut at T: no end
+        (first,) = task.train.references[0]
+        reference = torch.tensor(first + [PAD] * (7 - len(first)))
+        found.append(Metrics(made, task).reward(Rollout(words, reference.expand(4, 1, 7))))
+    ours, expected, plain = found
+    torch.testing.assert_close(ours, expected)
+    assert (ours != plain).any() or name == "exact"
 
 
 @pytest.mark.parametrize("name", ["cider", "chrf++"])

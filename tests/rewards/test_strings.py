@@ -146,3 +146,16 @@ def f1(words, wanted):
 
 def fit(words, wanted):
     return min(len(words), len(wanted)) / max(len(words), len(wanted), 1)
+
+
+@pytest.mark.parametrize("name", ["cider", "chrf", "chrf++", "rouge_l", "0.5*cider + chrf"])
+def test_with_eos_the_end_counts_as_a_word_would(name):
+    hypotheses, references = (
+        ["a cat sat", "a cat sat on the", "the dog"],
+        ["a cat sat on the mat", "the cat", "the dog"],
+    )
+    documents = [["a cat sat on the mat", "a dog"], ["the cat"], ["the dog"], ["on the mat"]]
+    ours = reward_function(name, eos=True, documents=documents)(hypotheses, references=references)
+    hypotheses, references = ([f"{text} $" for text in texts] for texts in (hypotheses, references))
+    written = [[f"{text} $" for text in several] for several in documents]
+    assert ours == pytest.approx(reward_function(name, documents=written)(hypotheses, references=references))

@@ -49,6 +49,21 @@ def test_a_function_of_words_sees_them_without_eos_and_without_missing_reference
     assert seen == [([4, 5, 6], [[4, 5]]), ([5], [[5], [4, 5, 6]]), ([], [[5], []])]
 
 
+def test_with_eos_a_function_sees_where_a_sentence_ended():
+    seen = []
+
+    def see(hypothesis, references):
+        seen.append((hypothesis, references))
+        return 0.0
+
+    on_words(see, eos=True)(rollout())
+    assert seen == [([4, 5, 6], [[4, 5, 2]]), ([5, 2], [[5, 2], [4, 5, 6]]), ([2], [[5, 2], [2]])]
+    seen.clear()
+    on_text(see, decode, eos=True)(rollout())
+    ends = ["the cat </s>"], ["cat </s>", "the cat sat </s>"], ["cat </s>", " </s>"]
+    assert seen == list(zip(["the cat sat", "cat </s>", " </s>"], ends, strict=True))
+
+
 def test_a_function_of_text_sees_the_references_as_they_were_written():
     seen = []
     on_text(lambda hypothesis, references: seen.append((hypothesis, references)) or 0.0, decode)(rollout())

@@ -26,6 +26,7 @@ from seqmixer.rewards import (
     parse,
     weighted_metric,
     with_end,
+    with_ends,
 )
 from seqmixer.types import Reward
 
@@ -41,15 +42,12 @@ class Metrics:
 
     def __init__(self, config: Config, task: Task, folder: Path | None = None) -> None:
         self.config, self.task, self.folder = config, task, folder
-        self.functions: dict[str, Metric] = {}
+        self.functions: dict[tuple[str, bool], Metric] = {}  # by path, and whether the end is a word
 
     @cached_property
     def reward(self) -> Reward:
         """The training reward."""
-        name = self.config.reward.name
-        if self.config.reward.eos:
-            require_counted(name)
-        return self.named(name, "reward", self.config.reward.eos).reward
+        return self.named(self.config.reward.name, "reward", self.config.reward.eos).reward
 
     @cached_property
     def chosen(self) -> list[Metric]:
@@ -66,31 +64,35 @@ class Metrics:
 
     def part(self, name: str, where: str, eos: bool) -> Metric:
         if is_path(name):
-            return self.function(name)
+            return self.function(name, eos)
+        metric = self.built_in(name, where, eos)
+        metric = with_end(metric) if eos else metric
+        return metric_on_whole_words(metric, self.merges) if self.merges and name in METRICS else metric
+
+    def built_in(self, name: str, where: str, eos: bool) -> Metric:
         match name:
             case "cider":
-                return cider_metric(self.frequencies)
+                return cider_metric(self.frequencies_with_ends if eos else self.frequencies)
             case "chrf":
                 return chrf_metric(self.merges.characters if self.merges else self.characters)
             case "chrf++":
                 self.require_words(name)
                 return chrf_plus_plus_metric(self.characters)
             case _ if name in METRICS:
-                metric = with_end(METRICS[name]) if eos else METRICS[name]
-                return metric_on_whole_words(metric, self.merges) if self.merges else metric
+                return METRICS[name]
             case _:
                 raise unknown(where, name, [*NAMES, "module:function"])
 
-    def function(self, path: str) -> Metric:
+    def function(self, path: str, eos: bool = False) -> Metric:
         """A function of the user's, on strings or on word ids."""
-        if path not in self.functions:
+        if (path, eos) not in self.functions:
             settings = self.config.reward
             made = partial(on_text, decode=self.task.target_vocab.decode) if settings.on == "text" else on_words
             function = from_path(path) if settings.python is None else Elsewhere(settings.python, path)
             workers = settings.workers or int(settings.python is not None)
-            reward = made(function, workers=workers, seconds=settings.seconds)
-            self.functions[path] = mean_of(path, reward)
-        return self.functions[path]
+            reward = made(function, workers=workers, seconds=settings.seconds, eos=eos)
+            self.functions[path, eos] = mean_of(path, reward)
+        return self.functions[path, eos]
 
     @cached_property
     def merges(self) -> Merges | None:
@@ -106,21 +108,20 @@ class Metrics:
     @cached_property
     def frequencies(self) -> DocumentFrequencies:
         """CIDEr-D's, of the training references; kept in the run folder if there is one."""
+        return self.counted("cider.safetensors", self.task.train.references)
+
+    @cached_property
+    def frequencies_with_ends(self) -> DocumentFrequencies:
+        return self.counted("cider-eos.safetensors", with_ends(self.task.train.references))
+
+    def counted(self, file: str, references: Sequence[Sequence[Sequence[int]]]) -> DocumentFrequencies:
         self.require_words("cider")
         if self.folder is None:
-            return DocumentFrequencies.build(self.task.train.references)
-        return DocumentFrequencies.cached(self.folder / "cider.safetensors", self.task.train.references)
+            return DocumentFrequencies.build(references)
+        return DocumentFrequencies.cached(self.folder / file, references)
 
     def require_words(self, name: str) -> None:
         if self.merges:
             raise ConfigError(
                 f"{name} counts the words of the vocabulary, which are pieces; set evaluation.unit = 'pieces'"
             )
-
-
-def require_counted(text: str) -> None:
-    """Refuse reward.eos to what does not count words."""
-    uncounted = [name for _, name in parse(text) if is_path(name) or (name in NAMES and name not in METRICS)]
-    if uncounted:
-        known = ", ".join(METRICS)
-        raise ConfigError(f"reward.eos = true is for rewards that count words ({known}), not for {uncounted[0]!r}")

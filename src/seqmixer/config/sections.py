@@ -86,8 +86,8 @@ class RewardConfig(Section):
     """bleu and rouge2 as in the released code; bleu_best bleu_mean rouge1 rouge1_f rouge2_f rouge_l chrf chrf++ cider
     edit exact length; the path of a Python function, 'module:function'; or a sum, '0.5*bleu + 0.5*rouge_l'."""
     eos: bool = False
-    """Count the end of a sentence as a word, so that a model is rewarded for ending where the references do; not for
-    chrf, cider and Python functions."""
+    """Count the end of a sentence as a word, so that a model is rewarded for ending where the references do. Python
+    functions get it as the word "</s>", or with on = "words" as its id."""
     on: Literal["text", "words"] = "text"
     """What a Python function is given: strings, or lists of word ids."""
     python: str | None = None

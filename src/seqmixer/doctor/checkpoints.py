@@ -99,8 +99,8 @@ def damaged_files(folder: Path) -> Iterator[Finding]:
     """The log and the document frequencies; checkpoints and the rest have checksums that others look at."""
     try:
         read_log(folder)
-        if (folder / "cider.safetensors").exists():
-            DocumentFrequencies.load(folder / "cider.safetensors")
+        for path in sorted(folder.glob("cider*.safetensors")):
+            DocumentFrequencies.load(path)
     except SeqmixerError as error:
         yield Finding("problem", str(error))
 

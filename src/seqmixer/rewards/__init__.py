@@ -5,7 +5,7 @@ from seqmixer.rewards.bleu import best_sentence_bleu, sentence_bleu
 from seqmixer.rewards.characters import CharacterTable
 from seqmixer.rewards.chrf import chrf_metric, chrf_plus_plus_metric, sentence_chrf, sentence_chrf_plus_plus
 from seqmixer.rewards.cider import DocumentFrequencies, cider_d, cider_metric
-from seqmixer.rewards.ending import with_end
+from seqmixer.rewards.ending import with_end, with_ends
 from seqmixer.rewards.metric import (
     BLEU,
     BLEU_BEST,
@@ -78,4 +78,5 @@ __all__ = [
     "weighted",
     "weighted_metric",
     "with_end",
+    "with_ends",
 ]

@@ -26,12 +26,13 @@ from seqmixer.files import replacing
 from seqmixer.rewards import ngrams
 from seqmixer.rewards.metric import Metric, as_reward, counting
 from seqmixer.rewards.ranking import ranks, together
-from seqmixer.types import EOS, PAD, UNK, Reward
+from seqmixer.types import BOS, EOS, PAD, UNK, Reward
 
 ORDER = 4
 SIGMA = 6.0  # words of difference in length that cost a factor of exp(-1/2)
 LAST = torch.iinfo(torch.int64).max  # ends every table, so that no search runs over its end
 LEAST = 1.0  # of 10: what references must score against themselves for a reward to mean anything
+AN_END = BOS  # END in the tables: an id that no sentence has
 SAMPLE = 1000  # documents that are scored to see that
 
 Document = Sequence[Sequence[int]]  # the references of one example: word ids, each ending in EOS
@@ -128,6 +129,7 @@ class DocumentFrequencies:
 
         n-grams that reach over the end of a sentence are for the caller to leave out.
         """
+        words = words.masked_fill(words == ngrams.END, AN_END)
         words = torch.where((words >= 0) & (words < self.vocab), words, UNK)  # keys stay apart; UNK is in no table
         rank = torch.zeros_like(words)
         weights = []
@@ -198,7 +200,9 @@ def _similarities(sentences: Tensor, frequencies: DocumentFrequencies) -> list[T
     """The clipped cosine with each reference, for n = 1..4.  (B, 1 + R, P) -> 4 tensors (B, R)"""
     several, length = sentences.shape[1:]
     size = several * length
-    apart = -2 - torch.arange(size, device=sentences.device).view(several, length)  # each UNK is a word of its own
+    apart = (
+        ngrams.END - 1 - torch.arange(size, device=sentences.device).view(several, length)
+    )  # each UNK is a word of its own
     word = _ranked(torch.where(sentences == UNK, apart, sentences))  # (B, 1 + R, P) ids within the example
     inside, weights = ngrams.inside(sentences), frequencies.weights(sentences)
     gram = word

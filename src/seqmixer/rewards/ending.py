@@ -1,13 +1,15 @@
 """Reward how a sentence ends.
 
-BLEU and ROUGE do not see EOS. A model that is rewarded by them alone may learn to stop anywhere, also after "with a":
-what it drops costs less than what it might get wrong.
+No metric sees EOS. A model that is rewarded by one alone may learn to stop anywhere, also after "with a": what it drops
+costs less than what it might get wrong.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from torch import Tensor
 
+from seqmixer.rewards.cider import AN_END, Document
 from seqmixer.rewards.metric import Metric
 from seqmixer.rewards.ngrams import END
 from seqmixer.rewards.starting import combined
@@ -15,7 +17,9 @@ from seqmixer.types import EOS, Rollout
 
 
 def with_end(metric: Metric) -> Metric:
-    """The same metric, rewarding with EOS a word like any other, on both sides. For metrics that count words.
+    """The same metric, rewarding with EOS a word like any other, on both sides; of chrF, a character.
+
+    CIDEr-D weighs this word, too: its document frequencies must be those of `with_ends`.
 
     >>> import torch
     >>> from seqmixer.rewards import METRICS
@@ -29,3 +33,12 @@ def with_end(metric: Metric) -> Metric:
         return metric.reward(replace(rollout, words=words, references=references))
 
     return replace(metric, sentence=combined(ended, [metric.reward]))
+
+
+def with_ends(documents: Sequence[Document]) -> list[Document]:
+    """References whose last word is their end, to count document frequencies of.
+
+    >>> with_ends([[[5, 6, 2]]])
+    [[[5, 6, 1, 2]]]
+    """
+    return [[[*words[:-1], AN_END, EOS] for words in several] for several in documents]

@@ -14,7 +14,7 @@ from seqmixer.errors import ConfigError, RewardError, unknown
 from seqmixer.rewards.characters import CharacterTable
 from seqmixer.rewards.chrf import chrf_metric, chrf_plus_plus_metric
 from seqmixer.rewards.cider import DocumentFrequencies, cider_metric
-from seqmixer.rewards.ending import with_end
+from seqmixer.rewards.ending import with_end, with_ends
 from seqmixer.rewards.metric import METRICS, Metric
 from seqmixer.rewards.weighted import parse, weighted_metric
 from seqmixer.types import EOS, PAD, UNK, Rollout
@@ -57,11 +57,14 @@ def reward_function(
             raise unknown("reward", part, known)
     seen = word_ids()
     counted = [[encoded(split(text).split(), seen) for text in several] for several in documents or ()]
-    frequencies = DocumentFrequencies.build(counted) if counted else None
+    frequencies = DocumentFrequencies.build(with_ends(counted) if eos else counted) if counted else None
     if frequencies is None and any(part == "cider" for _, part in terms):
         raise ConfigError("cider counts in how many documents n-grams are; give documents=[[reference, ...], ...]")
 
     def metric(part: str, ids: Ids) -> Metric:
+        return with_end(counting(part, ids)) if eos else counting(part, ids)
+
+    def counting(part: str, ids: Ids) -> Metric:
         match part:
             case "cider":
                 assert frequencies is not None
@@ -70,7 +73,7 @@ def reward_function(
                 table = CharacterTable.build(["<pad>", "<s>", "</s>", "<unk>", *ids])
                 return chrf_metric(table) if part == "chrf" else chrf_plus_plus_metric(table)
             case _:
-                return with_end(METRICS[part]) if eos else METRICS[part]
+                return METRICS[part]
 
     def reward(completions: Sequence[Any], prompts: Sequence[Any] | None = None, **columns: Any) -> list[float]:
         if references not in columns:

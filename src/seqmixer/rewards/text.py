@@ -14,14 +14,21 @@ from seqmixer.errors import RewardError
 from seqmixer.functions import Pool, Row, Scorer, read, scores, undisturbed
 from seqmixer.rewards import ngrams
 from seqmixer.rewards.starting import Pending, Startable
-from seqmixer.types import Rollout
+from seqmixer.types import EOS, PAD, Rollout
+
+END = "</s>"  # EOS as a word of text
 
 Decode = Callable[[Sequence[int]], str]  # words before EOS -> text
 Run = Callable[[Sequence[Row]], Callable[[], list[float]]]  # rows -> what waits for their scores
 
 
 def on_text(
-    function: Callable[..., Any], decode: Decode, *, workers: int = 0, seconds: float | None = None
+    function: Callable[..., Any],
+    decode: Decode,
+    *,
+    workers: int = 0,
+    seconds: float | None = None,
+    eos: bool = False,
 ) -> Startable:
     """A reward of a function of strings, of any kind that `functions.kinds` knows.
 
@@ -33,6 +40,7 @@ def on_text(
         decode: ids to text.
         workers: how many processes share a batch; 0 calls the function in this process.
         seconds: how long a call may take before the run is stopped, which needs a process: one, with 0 workers.
+        eos: whether a sentence that ended, and each reference, has the last word "</s>".
 
     >>> def share(hypothesis: str, references: list[str]) -> float:
     ...     return len(set(hypothesis.split()) & set(references[0].split())) / len(references[0].split())
@@ -47,17 +55,22 @@ def on_text(
     def start(rollout: Rollout) -> Pending:
         _require_text(rollout, scorer)
         hypotheses = [decode(words) for words in sentences(rollout.words)]
-        pairs = zip(rollout.meta, hypotheses, strict=True)
-        return _started(run, scorer, [{**meta, "hypothesis": text} for meta, text in pairs], rollout)
+        rows = [{**meta, "hypothesis": text} for meta, text in zip(rollout.meta, hypotheses, strict=True)]
+        if eos:
+            ends = (rollout.words == EOS).any(-1).tolist()  # (B,)
+            rows = [_with_end(row, end) for row, end in zip(rows, ends, strict=True)]
+        return _started(run, scorer, rows, rollout)
 
     return Startable(start)
 
 
-def on_words(function: Callable[..., Any], *, workers: int = 0, seconds: float | None = None) -> Startable:
-    """A reward of a function of word ids, without EOS: f(hypothesis, references) or f(hypotheses, references).
+def on_words(
+    function: Callable[..., Any], *, workers: int = 0, seconds: float | None = None, eos: bool = False
+) -> Startable:
+    """A reward of a function of word ids: f(hypothesis, references) or f(hypotheses, references).
 
     The whole sequence is scored, its given words included. Missing references are left out. `workers` and `seconds`
-    are as for `on_text`.
+    are as for `on_text`. EOS is no word, but with `eos`.
 
     >>> reward = on_words(lambda hypothesis, references: float(hypothesis in references))
     >>> reward(Rollout(torch.tensor([[4, 5, 2], [4, 2, 0]]), torch.tensor([[[4, 5, 2]], [[4, 5, 2]]])))
@@ -69,10 +82,10 @@ def on_words(function: Callable[..., Any], *, workers: int = 0, seconds: float |
     def start(rollout: Rollout) -> Pending:
         present = (~ngrams.missing(rollout.references)).tolist()  # B lists of R
         references = [
-            [words for words, there in zip(sentences(several), flags, strict=True) if there]
+            [words for words, there in zip(sentences(several, eos), flags, strict=True) if there]
             for several, flags in zip(rollout.references, present, strict=True)
         ]
-        pairs = zip(sentences(rollout.words), references, strict=True)
+        pairs = zip(sentences(rollout.words, eos), references, strict=True)
         return _started(
             run, scorer, [{"hypothesis": words, "references": several} for words, several in pairs], rollout
         )
@@ -86,9 +99,15 @@ def values_of(function: Callable[..., Any], available: Sequence[Mapping[str, Any
     return _pending(_run(scorer, 0, None), scorer, available)()
 
 
-def sentences(words: Tensor) -> list[list[int]]:
-    """The words of each row before EOS or PAD.  (B, T) -> B lists"""
-    return [row[:n] for row, n in zip(words.tolist(), ngrams.lengths(words).tolist(), strict=True)]
+def sentences(words: Tensor, eos: bool = False) -> list[list[int]]:
+    """The words of each row before EOS or PAD; with `eos`, that of a row that has one, too.  (B, T) -> B lists"""
+    lengths = (words != PAD).sum(-1) if eos else ngrams.lengths(words)  # (B,)
+    return [row[:n] for row, n in zip(words.tolist(), lengths.tolist(), strict=True)]
+
+
+def _with_end(row: Mapping[str, Any], ended: bool) -> dict[str, Any]:
+    references = [f"{text} {END}" for text in row["references"]]
+    return {**row, "hypothesis": f"{row['hypothesis']} {END}" if ended else row["hypothesis"], "references": references}
 
 
 def _run(scorer: Scorer, workers: int, seconds: float | None) -> Run:
