@@ -61,7 +61,7 @@ def test_a_run_is_examined_with_its_best_model_and_stays_as_it_was(run, config, 
     assert sections["checkpoint"]["last"] == {"last": None, "last.1": None}
     assert sections["cost"]["memory"]["parameters"] > 0
     assert sections["data"]["sizes"] == {"train": 12, "valid": 12, "test": 12}
-    assert sections["environment"]["extras"].keys() <= {"hf", "images", "report", "sweep"}
+    assert sections["environment"]["extras"].keys() == {"hf", "images", "report", "serve", "sweep", "track"}
     assert all(
         {"level", "what", "why", "advice"} == finding.keys()
         for section in sections.values()
@@ -83,7 +83,7 @@ def test_the_start_of_a_run_is_the_model_that_is_examined(run, config):
         (
             ["algorithm.name=reinforce"],
             "problem  settings: reinforce begins from a random model: that does not train (Sec. 4.4 of the paper); name the "
-            "run of a cross-entropy model with training.start, or set algorithm.name = 'mixer'",
+            "run of a cross-entropy model with training.start, or set algorithm.anneal = true",
         ),
         (
             ["training.start=nowhere"],

@@ -46,7 +46,7 @@ def wanted(folder):
     found = {}
     for event in epochs(read_log(folder)):
         numbers = {"epoch": event["epoch"], "rate": event["rate"]}
-        for group in ("train", "valid", "seconds"):
+        for group in ("train", "valid", "effects", "seconds"):
             numbers |= {f"{group}/{name}": value for name, value in event[group].items()}
         found[event["epoch"] * BATCHES] = numbers
     return found
