@@ -37,12 +37,18 @@ class Bound:
 def bound(
     model: ModelSettings,
     dimensions: Dimensions,
-    program: str,
-    batch: int,
+    sampled: bool,
+    sentences: int,
     parameters: int,
     launches: float,
 ) -> Bound | None:
-    """`launches` is their time in ms. None where the device's peaks are not known, or the model is not recurrent."""
+    """None where the device's peaks are not known, or the model is not recurrent.
+
+    Args:
+        sampled: whether the model writes the sentences first.
+        sentences: that are scored.
+        launches: ms of all launches.
+    """
     name = torch.cuda.get_device_name()
     if name not in PEAK or model.name == "transformer":
         return None
@@ -50,14 +56,13 @@ def bound(
     T, V, H = dimensions.length, dimensions.target_vocab, model.hidden
     gates = 4 if model.name == "lstm" else 1
     inputs = 3 if dimensions.source_vocab else 2  # word, state and context, H of each
-    rows = batch * T
+    rows = sentences * T
     layer, output = 2 * rows * gates * H * inputs * H, 2 * rows * V * H
-    sampled = program in ("dad", "reinforce", "mixer")
     # Forward, its gradient by the inputs and by the weights; the output layer is made twice. Sampling: forward alone.
     operations = 3 * layer + 4 * output + sampled * (layer + output)
     # Adam: gradient, two moments and the parameter read, three of them written; the gradient written, and read for its
     # norm. The gradient of the scores: written, and read twice. Sampling: the output layer and the scores, each word.
-    moved = 4 * (9 * parameters + 3 * rows * V + sampled * T * (V * H + 2 * batch * V))
+    moved = 4 * (9 * parameters + 3 * rows * V + sampled * T * (V * H + 2 * sentences * V))
     return Bound(launches, 1000 * moved / bandwidth, 1000 * operations / speed)
 
 

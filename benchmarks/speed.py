@@ -1,4 +1,4 @@
-"""How long a training step takes: five algorithms, the paper's three models, plain and fast, and where the time goes.
+"""How long a training step takes: the algorithms, the paper's three models, plain and fast, and where the time goes.
 
 python benchmarks/speed.py --markdown docs/results/speed.md
 """
@@ -21,7 +21,7 @@ import torch
 from bounds import Bound, bound, kernel_count, launch_ms
 from torch import Tensor
 
-from seqmixer.algorithms import E2E, Algorithm, Dad, LinearBaseline, Mixer, Reinforce, Xent
+from seqmixer.algorithms import ALGORITHMS, Algorithm, Dad, Parts, Sampled
 from seqmixer.build import Dimensions, build_model
 from seqmixer.config import ModelSettings, RecurrentSettings, TrainingConfig, TransformerSettings
 from seqmixer.decoding import fast, sample
@@ -55,7 +55,8 @@ LARGE = Shape(  # for comparison, with --shapes transformer
     24,
 )
 PARTS = ("sample", "reward", "score", "backward", "update")
-ALGORITHMS = ["XENT", "DAD", "E2E", "REINFORCE", "MIXER s=T/2", "MIXER s=1"]
+LABELS = ["XENT", "DAD", "E2E", "REINFORCE", "MIXER s=T/2", "MIXER s=1"]
+FOUR = {"samples": 4}  # of a label that ends in k=4: sentences for each source
 
 
 @dataclass(frozen=True)
@@ -89,22 +90,17 @@ def made_up(shape: Shape, size: int, device: torch.device) -> Batch:
     return Batch(source, target, target.unsqueeze(1))
 
 
-def algorithm(name: str, shape: Shape, features: int) -> Algorithm:
+def algorithm(label: str, shape: Shape, features: int) -> Algorithm:
+    """As a config builds it, in its first epoch with rewards; a label that is no name is MIXER's with its s."""
     T = shape.dimensions.length
-    baseline = LinearBaseline(features)
-    match name:
-        case "XENT":
-            return Xent()
-        case "DAD":
-            return Dad([0.5], generate=fast.generate)
-        case "E2E":
-            return E2E([1], k=5)
-        case "REINFORCE":
-            return Reinforce(shape.reward, baseline, generate=fast.generate)
-        case "MIXER s=T/2":
-            return Mixer(shape.reward, baseline, T, [T // 2], generate=fast.generate)
-        case _:
-            return Mixer(shape.reward, baseline, T, [1], generate=fast.generate)
+    forced = {"MIXER s=T/2": T // 2, "MIXER s=1": 1, "E2E": 1}
+    later = {"xent_epochs": 0, "mixed_epochs": 1, "delta": T - forced[label]} if label in forced else {}
+    name, _, samples = label.lower().partition(" ")
+    if name == "dad":
+        return Dad([0.5], generate=fast.generate)
+    kind = ALGORITHMS[name]
+    settings = kind.Settings(name=name, **later, **(FOUR if samples == "k=4" else {}))
+    return kind.of(settings, Parts(shape.reward, features, T, fast.generate))
 
 
 def milliseconds(run: Callable[[], object], device: torch.device, repeat: int) -> float:
@@ -144,8 +140,8 @@ def measure(shape: Shape, name: str, size: int, way: str, device: torch.device, 
     if way == "plain" or device.type == "cpu":
         return row
     kernels, parameters = kernel_count(step, batch), sum(parameter.numel() for parameter in model.parameters())
-    program = learner.stage(0).program
-    least = bound(shape.model, shape.dimensions, program, size, parameters, kernels * launch_ms())
+    sampled, sentences = isinstance(learner, Sampled | Dad), size * getattr(learner, "samples", 1)
+    least = bound(shape.model, shape.dimensions, sampled, sentences, parameters, kernels * launch_ms())
     return replace(row, kernels=kernels, bound=least)
 
 
@@ -160,21 +156,25 @@ def parts(step: Step, batch: Batch, whole: float, device: torch.device, repeat: 
         return milliseconds(lambda: run(*tensors), device, repeat)
 
     def forward(*inputs: Tensor) -> Tensor:
-        return step.loss(Batch(*inputs), 0).value
+        loss: Tensor = step.algorithm(step.model, Batch(*inputs), 0, step.scheduled).value
+        return loss
 
     def backward(*inputs: Tensor) -> None:
         step.model.zero_grad(set_to_none=True)
         step.algorithm.zero_grad(set_to_none=True)
         forward(*inputs).backward()
 
+    k = getattr(step.algorithm, "samples", 1)
+
     def sampling(source: Tensor, target: Tensor, references: Tensor) -> Tensor:
-        return step.algorithm.generate(step.model, source, target, torch.zeros_like(target, dtype=torch.bool), sample)
+        given = target.repeat_interleave(k, 0)
+        return step.algorithm.generate(step.model, source, given, torch.zeros_like(given, dtype=torch.bool), sample)
 
     def reward(source: Tensor, target: Tensor, references: Tensor) -> Tensor:
         assert step.algorithm.reward is not None
-        return step.algorithm.reward(Rollout(target, references))
+        return step.algorithm.reward(Rollout(target.repeat_interleave(k, 0), references.repeat_interleave(k, 0)))
 
-    sampled = step.algorithm.stage(0).program in ("mixer", "reinforce", "dad")
+    sampled = isinstance(step.algorithm, Sampled | Dad)
     found = {"sample": timed("sample", sampling) if sampled else 0.0}
     found["reward"] = timed("reward", reward) if step.algorithm.reward else 0.0
     forward_ms, backward_ms = timed("forward", forward), timed("backward", backward)
@@ -184,10 +184,10 @@ def parts(step: Step, batch: Batch, whole: float, device: torch.device, repeat: 
     return {name: round(value, 3) for name, value in found.items()}
 
 
-def rows(sizes: list[int], device: torch.device, shapes: list[str], repeat: int) -> Iterator[Row]:
+def rows(sizes: list[int], device: torch.device, shapes: list[str], labels: list[str], repeat: int) -> Iterator[Row]:
     for shape in (shape for shape in (*SHAPES, LARGE) if shape.name in shapes):
         for size in sizes:
-            for name in ALGORITHMS:
+            for name in labels:
                 for way in ("plain", "fast"):
                     yield measure(shape, name, size, way, device, repeat if way == "fast" else max(3, repeat // 10))
 
@@ -253,6 +253,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, nargs="+", default=[32, 128, 512])
     parser.add_argument("--shapes", nargs="+", default=[shape.name for shape in SHAPES])
     parser.add_argument("--repeat", type=int, default=50)
+    parser.add_argument("--algorithms", nargs="+", default=LABELS, help="such as 'XENT' 'MIXER s=1' 'RLOO k=4'")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--no-start", action="store_true", help="leave out the time to start")
     parser.add_argument("--first-steps", action="store_true", help="only start and take three steps")
@@ -264,7 +265,7 @@ def main() -> None:
     print(f"{machine}, torch {torch.__version__}")
     print(f"{'model':14}{'algorithm':13}{'batch':>6} {'way':6}{'ms/step':>9}{'words/s':>11}{'MiB':>7}  parts, ms")
     table = []
-    for row in rows(options.batch, device, options.shapes, options.repeat):
+    for row in rows(options.batch, device, options.shapes, options.algorithms, options.repeat):
         split = "  ".join(f"{name} {value:.2f}" for name, value in row.split.items() if value)
         print(
             f"{row.shape:14}{row.algorithm:13}{row.batch:6} {row.way:6}{row.ms:9.2f}{row.words_per_second:11,}"
