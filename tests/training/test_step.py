@@ -244,7 +244,8 @@ def test_a_bad_loss_with_a_good_gradient_is_bad_and_the_other_way_round(device, 
             return Loss(value, good.metrics)
 
     model = network("lstm-text")
-    step, before = step_of(model, Bad(), device), [p.detach().clone() for p in model.parameters()]
+    before = [p.detach().clone() for p in model.parameters()]
+    step = step_of(model, Bad(), device)
 
     step(batch_for("lstm-text").to(device), 0)
 

@@ -77,17 +77,19 @@ def distinct(words: Tensor, own: Tensor, samples: int = 1) -> Tensor:
     So many samples in a row are for one source. Equal sentences are counted by their hashes of 64 bits, in the time
     that sorting takes.  -> (2,), a tally over the pairs of one rank
     """
-    source = torch.arange(len(words), device=words.device) // samples  # (B,)
-    sentence = hashed(words)  # (B,)
-    equal = equal_pairs(sentence, own) - equal_pairs(hashed(torch.stack([sentence, source], -1)), own)
-    pairs = equal_pairs(torch.zeros_like(source), own) - equal_pairs(source, own)
+    sentence, n = hashed(words), own.sum()  # (B,), ()
+    rows, mine = sentence.view(-1, samples), own.view(-1, samples)  # (B/k, k)
+    same_source = mine.unsqueeze(1) & mine.unsqueeze(2)  # (B/k, k, k), each sentence beside itself as well
+    same = same_source & (rows.unsqueeze(1) == rows.unsqueeze(2))
+    pairs = (n * n - same_source.sum()) // 2
+    equal = equal_pairs(sentence, own) + (n - same.sum()) // 2
     return tally(pairs - equal, pairs)
 
 
 def equal_pairs(keys: Tensor, mask: Tensor) -> Tensor:
     """How many pairs of equal keys (B,) there are where the mask is true.  -> ()"""
-    order = keys.argsort(stable=True)
-    keys, mask = keys[order], mask[order]
+    keys, order = keys.sort()
+    mask = mask[order]
     before = mask.cumsum(0) - mask.long()  # (B,) counted ones that stand before each
     first = torch.searchsorted(keys, keys)  # (B,) where the run of its key begins
     return ((before - before[first]) * mask).sum()
