@@ -11,6 +11,7 @@ from seqmixer import configs
 from seqmixer.cli import app
 from seqmixer.config import Config
 from seqmixer.errors import ConfigError
+from seqmixer.evaluation import read_scores
 from seqmixer.experiments.compare import paired_bootstrap
 from seqmixer.experiments.methods import LABELS, STUDIED, Method
 from seqmixer.experiments.study.results import paired_gain, points_of
@@ -124,6 +125,13 @@ def test_a_study_writes_its_tables_and_resumes(path, tmp_path):
             folders = [tmp_path / "small" / f"small/seed-{seed}/{line['method']}" for seed in (1, 2)]
             counted = [float(BLEU.corpus(read_counts(folder, width, "bleu"))) for folder in folders]
             assert scores == pytest.approx(counted)
+    limits = {"cut": 0.05, "unfinished": 0.01, "repetition": 1.5 * numbers["methods"][0]["effects"]["repetition"]}
+    for line in numbers["methods"]:
+        runs = [tmp_path / "small" / run["run"] for run in numbers["runs"] if run["method"] == line["method"]]
+        written = [read_scores(run).effects for run in runs]
+        assert line["effects"] == pytest.approx({name: mean(each[name] for each in written) for name in written[0]})
+        assert line["conspicuous"] == [name for name in limits if line["effects"][name] > limits[name]]
+    assert text.count("(!) |") == sum(len(line["conspicuous"]) for line in numbers["methods"]) > 0
     sampled = {line["method"]: line["sampled"] for line in numbers["methods"]}
     assert sampled == {"xent": 0, "mixer": 2 * 4 * 50, "leave-one-out": 2 * 4 * 50}
     gain = numbers["methods"][1]["gains"]["1 bleu"]["difference"]

@@ -14,7 +14,7 @@ from seqmixer.experiments.figures import small_multiples
 from seqmixer.experiments.grid import Recipe, run_grid
 from seqmixer.experiments.methods import LABELS, OLD
 from seqmixer.experiments.report import ReportTable, duration, how, number, require_extra, write_figures
-from seqmixer.experiments.study.results import Gain, Line, Study, read_study
+from seqmixer.experiments.study.results import LIMITS, MORE_REPETITION, Gain, Line, Study, read_study
 from seqmixer.experiments.study.runs import WIDTHS, judge
 from seqmixer.experiments.watching import watched
 
@@ -68,6 +68,31 @@ def scores(study: Study, width: int) -> ReportTable:
     return ReportTable(f"Scores, {search}", columns, rows, NOTE)
 
 
+def side_effects(study: Study) -> ReportTable:
+    """What greedy search wrote, beside its scores."""
+    columns = {
+        "length_ratio": "length / references'",
+        "cut": "without an end",
+        "unfinished": "ends unfinished",
+        "repetition": "repeated words",
+        "unk": "unknown words",
+        "distinct_2": "distinct bigrams",
+    }
+
+    def shown(line: Line, name: str) -> str:
+        value = line.effects[name]
+        text = f"{value:.2f}" if name == "length_ratio" else f"{100 * value:.1f} %"
+        return f"{text} (!)" if name in line.conspicuous else text
+
+    rows = [[LABELS[line.method], *(shown(line, name) for name in columns)] for line in study.lines]
+    allowed = f"{100 * LIMITS['cut']:.0f} % without an end, {100 * LIMITS['unfinished']:.0f} % unfinished"
+    note = (
+        f"Of the test sentences, greedy search, mean over seeds (docs/log.md). (!): more than {allowed}, or "
+        f"{MORE_REPETITION:g} times the repetition of {OLD}: such a score is bought."
+    )
+    return ReportTable("Side effects", ["", *columns.values()], rows, note)
+
+
 def costs(study: Study) -> ReportTable:
     rows = [
         [
@@ -109,7 +134,7 @@ def curves(study: Study) -> str:
 def markdown(study: Study, commands: Sequence[str], stem: str) -> Iterator[str]:
     data, algorithm = study.config.data, study.config.algorithm
     yield from [f"# {title(study)}", "", f"{headline(study)}", ""]
-    for table in (*(scores(study, width) for width in WIDTHS), costs(study)):
+    for table in (*(scores(study, width) for width in WIDTHS), side_effects(study), costs(study)):
         yield from [f"## {table.title}", "", *table.markdown(), "", table.note, ""]
     yield from ["## Learning", "", f"![Validation score by time]({stem}-curves.svg)", ""]
     epochs, k = study.config.training.epochs, algorithm.sentences

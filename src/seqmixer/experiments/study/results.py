@@ -24,6 +24,8 @@ from seqmixer.runs import located
 from seqmixer.training.callbacks import Event
 
 RESAMPLED = 1000  # test sets
+LIMITS = {"cut": 0.05, "unfinished": 0.01}  # of sentences; more is conspicuous
+MORE_REPETITION = 1.5  # times the reference's; more is conspicuous
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,8 @@ class Line:
     method: str
     scores: Mapping[str, Sequence[float]]  # by "width metric", then by seed
     gains: Mapping[str, Gain]  # by "width metric"; over the reference with the same width
+    effects: Mapping[str, float]  # of greedy search, mean over seeds, as docs/log.md has them
+    conspicuous: Sequence[str]  # the effects that are beyond their limits
     curve: Curve
     seconds: float  # of training, mean over seeds
     sampled: int  # sentences for each seed
@@ -108,11 +112,21 @@ class Study:
             method,
             {f"{width} {m.name}": [run["scores"][str(width)][m.name] for run in runs] for width, m in keys},
             {f"{width} {m.name}": self.gain(method, width, m) for width, m in keys if method != REFERENCE},
-            curve,
+            effects=(effects := self.effects(method)),
+            conspicuous=[name for name, limit in self.limits.items() if effects[name] > limit],
+            curve=curve,
             seconds=mean(run["seconds"] for run in runs),
             sampled=sampled * (len(curve.scores) - 1),
             reached=None if reached is None else Reached(curve.seconds[reached], sampled * reached),
         )
+
+    def effects(self, method: str) -> Mapping[str, float]:
+        found = [self.runs[method, seed]["effects"][str(WIDTHS[0])] for seed in self.grid.seeds]
+        return {name: mean(each[name] for each in found) for name in found[0]}
+
+    @cached_property
+    def limits(self) -> Mapping[str, float]:
+        return LIMITS | {"repetition": MORE_REPETITION * self.effects(REFERENCE)["repetition"]}
 
     def gain(self, method: str, width: int, metric: Metric) -> Gain:
         a, b = (self.counts(each, width, metric) for each in (REFERENCE, method))

@@ -64,19 +64,21 @@ def within_budget(method: Method, path: Path) -> Method:
 
 
 def judge(run: Run) -> Mapping[str, Any]:
-    """The test split, greedy and with a beam: by every metric of the run. The counts go into its folder."""
+    """The test split, greedy and with a beam: every metric of the run, side effects. The counts go into its folder."""
     task = data_of(run)
     metrics = Metrics(run.config, task, run.folder).chosen
     scores: dict[str, dict[str, float]] = {}
+    effects: dict[str, Mapping[str, float]] = {}
     counts: dict[str, Tensor] = {}
     for width in WIDTHS:
         size = max(1, run.config.evaluation.batch_size // width)
         found = evaluate(run.model, task, task.test, *metrics, beam=width, batch_size=size)
         scores[str(width)] = {each.metric: each.score for each in found.scored}
+        effects[str(width)] = found.effects
         counts |= {f"{width} {each.metric}": each.statistics.contiguous() for each in found.scored}
     save_file(counts, run.folder / COUNTS)
     sampled = run.config.algorithm.sentences * len(task.train) if run.config.algorithm.rewarded else 0
-    return {"scores": scores, "sampled": sampled}  # sentences in each epoch
+    return {"scores": scores, "effects": effects, "sampled": sampled}  # sentences in each epoch
 
 
 def read_counts(run: Path, width: int, metric: str) -> Tensor:
