@@ -57,6 +57,21 @@ def test_a_run_opened_again_writes_and_scores_the_same(tmp_path):
     assert (tmp_path / "run/test.txt").read_text().splitlines() == again.evaluate().hypotheses
 
 
+def test_a_run_is_used_from_python_by_strings(tmp_path, capsys):
+    run = train(config(tmp_path), str(tmp_path))
+    assert "epoch   2  xent" in capsys.readouterr().err  # progress, without being asked for
+    assert repr(load(str(tmp_path / "run"))) == f"Run('{tmp_path}/run': lstm, hidden 8, xent)"
+    sources = ["a b", "c", "e e e"]
+    assert run.generate(sources, beam=3) == [each.hypotheses[0] for each in write(run, sources, Search(beam=3))]
+    events = [json.loads(line) for line in (tmp_path / "run/log.jsonl").read_text().splitlines()]
+    events = [event for event in events if event["event"] == "epoch"]
+    assert [row["epoch"] for row in run.history] == [1, 2]
+    for row, event in zip(run.history, events, strict=True):
+        assert row["train_xent"] == event["train"]["xent"]
+        assert row["valid_bleu"] == event["valid"]["bleu"]
+        assert row["seconds"] == sum(event["seconds"].values())
+
+
 def test_a_run_can_be_opened_from_another_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     train(config(tmp_path, data__folder="data"), tmp_path)

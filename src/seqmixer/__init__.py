@@ -6,7 +6,7 @@ Names are imported when they are first used, so that `seqmixer --help` need not 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"  # part of the signature of every score
+__version__ = "0.2.0"  # part of the signature of every score
 
 if TYPE_CHECKING:
     from seqmixer import data, decoding, models, rewards
@@ -64,6 +64,10 @@ __all__ = [
     "train",
     "write",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 def __getattr__(name: str) -> Any:

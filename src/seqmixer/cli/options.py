@@ -16,7 +16,6 @@ from seqmixer.parallel import launch
 app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    add_completion=False,
     rich_markup_mode=None,
     help="Train text generators on the score they are judged by, with the algorithms of Ranzato et al. (2016).\n\n"
     "A run is a TOML file, or the name of one that comes with seqmixer. Try: seqmixer train toy/translation",

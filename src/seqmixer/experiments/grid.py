@@ -104,7 +104,7 @@ def run_job(job: Job, folder: Path, judge: Judge = nothing_more, workers: int = 
     result = finished(job, folder)
     if result is None:
         began = time.perf_counter()
-        run = train(job.config, folder, task=shared_task(job.config))
+        run = train(job.config, folder, callbacks=(), task=shared_task(job.config))
         scores = read_scores(run.folder)
         trained = time.perf_counter()
         processes.stop_if_requested()  # in the last validation, which does not stop

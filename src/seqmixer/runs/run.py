@@ -43,7 +43,7 @@ from seqmixer.storage.identity import (
     require_same_data,
     require_whole,
 )
-from seqmixer.training import Callback, Training, device, read_log
+from seqmixer.training import Callback, Terminal, Training, device, read_log
 from seqmixer.training import epochs as epochs_of
 from seqmixer.training.saving import progress_of, restored_best
 from seqmixer.types import Reward, SequenceModel
@@ -63,6 +63,25 @@ class Run:
     source_vocab: Vocabulary | None
     target_vocab: Vocabulary
     trusted: bool = False  # whether Python code that its config names may be imported
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.folder)!r}: {self.config.model.described}, {self.config.algorithm.name})"
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """A row for each epoch, `pandas.DataFrame(run.history)`: epoch, stage, rate, seconds, train_xent, valid_bleu..."""
+        return [
+            {key: event[key] for key in ("epoch", "stage", "rate", "best")}
+            | {"seconds": sum(event["seconds"].values())}
+            | {f"{part}_{name}": value for part in ("train", "valid") for name, value in event[part].items()}
+            for event in epochs_of(read_log(self.folder))
+        ]
+
+    def generate(self, sources: Sequence[str] | Tensor, **search: Any) -> list[str]:
+        """The best sentence for each line of text or row of features (n, D): see `inference.Search`, such as beam=5."""
+        from seqmixer.runs.inference import Search, write
+
+        return [written.hypotheses[0] for written in write(self, sources, Search(**search))]
 
     def task(self) -> Task:
         """The data of the run, read again: in its words, and with its T, also where the files have grown."""
@@ -105,13 +124,21 @@ class Run:
 
 
 def train(
-    config: Config, out: Path = Path("runs"), callbacks: Sequence[Callback] = (), task: Task | None = None
+    config: Config | Path | str,
+    out: Path | str = "runs",
+    callbacks: Sequence[Callback] | None = None,
+    task: Task | None = None,
 ) -> Run:
-    """Train to the end and score the test split. Called again after a stop, it goes on; once done, it only scores.
+    """Train to the end and score the test split. Called again after a stop, it resumes; once done, it only scores.
 
-    `callbacks` are called while it trains. `task` is what config.data says, where somebody has read it already.
+    Args:
+        config: or its file, or the name of one that comes with seqmixer.
+        callbacks: called while it trains. Default: the terminal's, or the notebook's, progress.
+        task: what config.data says, where somebody has read it already.
     """
-    folder = out / config.name
+    config = config if isinstance(config, Config) else Config.load(config)
+    callbacks = [Terminal()] if callbacks is None else callbacks
+    folder = Path(out) / config.name
     ranks.start(config.training.device)
     device(config.training.device)  # refused before anything is read or written
     with alone_in(folder), threads(config.training.threads):
@@ -208,8 +235,9 @@ def try_out(reward: Reward, task: Task) -> None:
         raise RewardError(f"the reward gives {paid.tolist()} for four references; it must be a finite number")
 
 
-def load(folder: Path, trust: bool = False) -> Run:
+def load(folder: Path | str, trust: bool = False) -> Run:
     """Open a run with its best model so far. `trust`: whether to import Python code that its config names."""
+    folder = Path(folder)
     config = read_config(folder)
     require_whole(folder, config)
     dimensions = read_dimensions(folder)

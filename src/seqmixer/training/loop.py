@@ -89,6 +89,8 @@ class Training:
                 self.reseed()
             if self.finished:
                 self.note(f"{self.out}: all epochs are done, nothing is trained; another folder begins anew")
+            else:
+                self.note(f"resuming at epoch {self.position.epoch + 1}, batch {self.position.batch + 1}")
         else:
             torch.manual_seed(ranks.own_seed(self.seed))
             if self.settings.nonfinite == "rollback":  # until a model is validated, the first is the best

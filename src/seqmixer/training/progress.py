@@ -1,33 +1,42 @@
 """What a person sees while a run goes on: a bar with the running reward, and a line for each finished epoch."""
 
 import time
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 
 from seqmixer.bars import progress_bar, write_line
+from seqmixer.evaluation.effects import expected_words
 from seqmixer.training.callbacks import Callback, Event
 
 if TYPE_CHECKING:
     from seqmixer.training.loop import Training
 
 REFRESH = 0.5  # seconds between readings of the running averages: each synchronises with the device
+HEARTBEAT = 60.0  # seconds between lines of an epoch where nobody can see a bar
 
 
 class Terminal(Callback):
-    """A bar on standard error while an epoch runs; one line for each that is over."""
+    """A bar on standard error while an epoch runs, or a line now and then where that is no terminal; a line an epoch.
+
+    Words are those of the references; the time left is that of the run, at the pace so far.
+    """
 
     def __init__(self) -> None:
         self.bar = progress_bar(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[running]}"),
-            TimeRemainingColumn(),
+            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[running]}")
         )
         self.task = self.bar.add_task("", running="")
         self.stage = ""
-        self.refreshed = 0.0
+        self.refreshed = self.began = self.spoken = 0.0
+        self.words = 0.0  # of a batch, in the mean
+        self.first = 0  # batches that were done before this process
+
+    def begin(self, run: "Training") -> None:
+        self.began = self.spoken = time.monotonic()
+        self.words = float(expected_words(run.train, run.task.length)) / run.batch_count
+        self.first = batches_done(run)
 
     def note(self, line: str) -> None:
         write_line(self.bar, line)
@@ -41,12 +50,25 @@ class Terminal(Callback):
         self.bar.reset(self.task, description=description, completed=done, total=run.batch_count, running="")
 
     def step(self, run: "Training") -> None:
-        if time.monotonic() - self.refreshed > REFRESH:
-            self.refreshed = time.monotonic()
-            self.bar.update(self.task, running=brief(run.averages.values()))
+        now = time.monotonic()
+        if now - self.refreshed > REFRESH and not self.bar.disable:
+            self.refreshed = now
+            self.bar.update(self.task, running=self.running(run, now))
+        if now - self.spoken > HEARTBEAT and self.bar.disable:
+            self.spoken = now
+            where = f"epoch {run.position.epoch + 1}/{run.epochs}, batch {run.position.batch}/{run.batch_count}"
+            self.note(f"  {where}  {self.running(run, now)}")
         self.bar.advance(self.task)
 
+    def running(self, run: "Training", now: float) -> str:
+        """What the averages are, how fast it goes, and when it will be over."""
+        done = batches_done(run)
+        pace = (now - self.began) / max(done - self.first, 1)  # seconds a batch, validations counted in
+        left = timedelta(seconds=round(pace * (run.epochs * run.batch_count - done)))
+        return f"{brief(run.averages.values())}  {self.words / pace:,.0f} words/s  {left} left"
+
     def epoch_end(self, run: "Training", event: Event) -> None:
+        self.spoken = time.monotonic()
         valid = "  ".join(f"{name} {value:.2f}" for name, value in event["valid"].items())
         seconds = sum(event["seconds"].values())
         line = f"  epoch {event['epoch']:3}  {brief(event['train'])}  | valid: {valid}{' *' if event['best'] else '  '}"
@@ -56,6 +78,10 @@ class Terminal(Callback):
 
     def end(self, run: "Training") -> None:
         self.bar.stop()
+
+
+def batches_done(run: "Training") -> int:
+    return run.position.epoch * run.batch_count + run.position.batch
 
 
 def brief(averages: dict[str, float]) -> str:
