@@ -43,7 +43,7 @@ from seqmixer.storage.identity import (
     require_same_data,
     require_whole,
 )
-from seqmixer.training import Callback, Terminal, Training, device, read_log
+from seqmixer.training import Callback, Training, device, on_screen, read_log
 from seqmixer.training import epochs as epochs_of
 from seqmixer.training.saving import progress_of, restored_best
 from seqmixer.types import Reward, SequenceModel
@@ -69,7 +69,7 @@ class Run:
 
     @property
     def history(self) -> list[dict[str, Any]]:
-        """A row for each epoch, `pandas.DataFrame(run.history)`: epoch, stage, rate, seconds, train_xent, valid_bleu..."""
+        """A row for each epoch, as for `pandas.DataFrame`: epoch, stage, seconds, train_xent, valid_bleu, ..."""
         return [
             {key: event[key] for key in ("epoch", "stage", "rate", "best")}
             | {"seconds": sum(event["seconds"].values())}
@@ -137,7 +137,7 @@ def train(
         task: what config.data says, where somebody has read it already.
     """
     config = config if isinstance(config, Config) else Config.load(config)
-    callbacks = [Terminal()] if callbacks is None else callbacks
+    callbacks = [on_screen()] if callbacks is None else callbacks
     folder = Path(out) / config.name
     ranks.start(config.training.device)
     device(config.training.device)  # refused before anything is read or written

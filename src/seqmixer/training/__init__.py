@@ -3,9 +3,20 @@
 from seqmixer.training.callbacks import Callback
 from seqmixer.training.log import epochs, read_log
 from seqmixer.training.loop import Training
-from seqmixer.training.progress import Terminal
+from seqmixer.training.progress import Notebook, Terminal, on_screen
 from seqmixer.training.saving import Position
 from seqmixer.training.step import device
 from seqmixer.training.trackers import trackers
 
-__all__ = ["Callback", "Position", "Terminal", "Training", "device", "epochs", "read_log", "trackers"]
+__all__ = [
+    "Callback",
+    "Notebook",
+    "Position",
+    "Terminal",
+    "Training",
+    "device",
+    "epochs",
+    "on_screen",
+    "read_log",
+    "trackers",
+]

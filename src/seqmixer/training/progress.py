@@ -1,12 +1,16 @@
-"""What a person sees while a run goes on: a bar with the running reward, and a line for each finished epoch."""
+"""What a person sees while a run trains: a bar with the running reward, and a line or a row for each finished epoch."""
 
 import time
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from rich import get_console
+from rich.box import SIMPLE
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+from rich.table import Table
 
 from seqmixer.bars import progress_bar, write_line
+from seqmixer.errors import printable
 from seqmixer.evaluation.effects import expected_words
 from seqmixer.training.callbacks import Callback, Event
 
@@ -56,8 +60,7 @@ class Terminal(Callback):
             self.bar.update(self.task, running=self.running(run, now))
         if now - self.spoken > HEARTBEAT and self.bar.disable:
             self.spoken = now
-            where = f"epoch {run.position.epoch + 1}/{run.epochs}, batch {run.position.batch}/{run.batch_count}"
-            self.note(f"  {where}  {self.running(run, now)}")
+            self.note(f"  {where(run)}  {self.running(run, now)}")
         self.bar.advance(self.task)
 
     def running(self, run: "Training", now: float) -> str:
@@ -69,15 +72,65 @@ class Terminal(Callback):
 
     def epoch_end(self, run: "Training", event: Event) -> None:
         self.spoken = time.monotonic()
-        valid = "  ".join(f"{name} {value:.2f}" for name, value in event["valid"].items())
-        seconds = sum(event["seconds"].values())
-        line = f"  epoch {event['epoch']:3}  {brief(event['train'])}  | valid: {valid}{' *' if event['best'] else '  '}"
-        write_line(self.bar, f"{line}  {seconds:.1f} s")
+        train, valid, seconds = in_words(event)
+        write_line(self.bar, f"  epoch {event['epoch']:3}  {train}  | valid: {valid}{star(event)}  {seconds}")
         for symptom in event["symptoms"]:
             write_line(self.bar, f"    {symptom}", "yellow")
 
     def end(self, run: "Training") -> None:
         self.bar.stop()
+
+
+class Notebook(Terminal):
+    """A live table in a cell of Jupyter: a row for each epoch, and where the run is below them."""
+
+    def begin(self, run: "Training") -> None:
+        from IPython.display import display  # there, or this would not be a notebook
+
+        super().begin(run)
+        self.table = Table("epoch", "stage", "train", "valid", "best", "time", box=SIMPLE)
+        self.shown: Any = display(self.table, display_id=True)
+
+    def note(self, line: str) -> None:
+        print(printable(line))
+
+    def epoch_begin(self, run: "Training") -> None:
+        pass
+
+    def step(self, run: "Training") -> None:
+        now = time.monotonic()
+        if now - self.refreshed > REFRESH:
+            self.refreshed = now
+            self.table.caption = f"{where(run)}  {self.running(run, now)}"
+            self.shown.update(self.table)
+
+    def epoch_end(self, run: "Training", event: Event) -> None:
+        self.table.add_row(str(event["epoch"]), event["stage"], *in_words(event)[:2], star(event), in_words(event)[2])
+        for symptom in event["symptoms"]:
+            self.note(f"epoch {event['epoch']}: {symptom}")
+
+    def end(self, run: "Training") -> None:
+        self.table.caption = None
+        self.shown.update(self.table)
+
+
+def on_screen() -> Terminal:
+    """The progress of a run where this process shows something: a notebook, or standard error."""
+    return Notebook() if get_console().is_jupyter else Terminal()
+
+
+def where(run: "Training") -> str:
+    return f"epoch {run.position.epoch + 1}/{run.epochs}, batch {run.position.batch}/{run.batch_count}"
+
+
+def in_words(event: Event) -> tuple[str, str, str]:
+    """Training, validation and time of an epoch."""
+    valid = "  ".join(f"{name} {value:.2f}" for name, value in event["valid"].items())
+    return brief(event["train"]), valid, f"{sum(event['seconds'].values()):.1f} s"
+
+
+def star(event: Event) -> str:
+    return " *" if event["best"] else "  "
 
 
 def batches_done(run: "Training") -> int:
