@@ -1,4 +1,4 @@
-"""Run folders: `train` makes one from a config, `load` opens one. Everything after training reads only the folder.
+"""Run folders: `train` makes one from a config. Everything after training reads only the folder (opening.py).
 
 config.toml  task.json  source.vocab  target.vocab  manifest.json    what the run is
 log.jsonl  samples.txt  last/  best/  scores.json     what came of it
@@ -7,12 +7,10 @@ log.jsonl  samples.txt  last/  best/  scores.json     what came of it
 import json
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
 
 from seqmixer import files
 from seqmixer.algorithms import Algorithm
@@ -25,102 +23,27 @@ from seqmixer.build import (
     run_length,
 )
 from seqmixer.config import TOYS, Config, HuggingFaceSettings
-from seqmixer.data import Split, Task, Vocabulary, coverage, in_order
-from seqmixer.errors import RewardError, RunError, unknown
-from seqmixer.evaluation import SCORES, Evaluation, Scores, TestScore, evaluate
-from seqmixer.kernels import set_matmul_precision
+from seqmixer.data import Task, coverage, in_order
+from seqmixer.errors import RewardError, RunError
+from seqmixer.evaluation import SCORES, Scores, TestScore, evaluate
 from seqmixer.parallel import ranks
-from seqmixer.rewards import Metric, parse
-from seqmixer.runs.folder import read_dimensions, saved_vocabs, write_identity
+from seqmixer.rewards import Metric
+from seqmixer.runs.folder import saved_vocabs, write_identity
+from seqmixer.runs.opening import Run, best_weights, load
 from seqmixer.runs.threads import as_begun, fewest, in_words, measured, threads, with_threads
 from seqmixer.schedules import stages
 from seqmixer.storage import checkpoint, pretrained
 from seqmixer.storage.identity import (
     alone_in,
     read_config,
-    require_no_code,
     require_same_config,
     require_same_data,
     require_whole,
 )
 from seqmixer.training import Callback, Training, device, on_screen, read_log
 from seqmixer.training import epochs as epochs_of
-from seqmixer.training.saving import progress_of, restored_best
+from seqmixer.training.saving import restored_best
 from seqmixer.types import Reward, SequenceModel
-
-if TYPE_CHECKING:
-    from seqmixer.runs.explain import Explanation
-
-
-@dataclass(frozen=True)
-class Run:
-    """A trained run, opened: its best model and what is needed to use it."""
-
-    folder: Path
-    config: Config
-    model: SequenceModel
-    dimensions: Dimensions
-    source_vocab: Vocabulary | None
-    target_vocab: Vocabulary
-    trusted: bool = False  # whether Python code that its config names may be imported
-
-    def __repr__(self) -> str:
-        return f"Run({str(self.folder)!r}: {self.config.model.described}, {self.config.algorithm.name})"
-
-    @property
-    def history(self) -> list[dict[str, Any]]:
-        """A row for each epoch, as for `pandas.DataFrame`: epoch, stage, seconds, train_xent, valid_bleu, ..."""
-        return [
-            {key: event[key] for key in ("epoch", "stage", "rate", "best")}
-            | {"seconds": sum(event["seconds"].values())}
-            | {f"{part}_{name}": value for part in ("train", "valid") for name, value in event[part].items()}
-            for event in epochs_of(read_log(self.folder))
-        ]
-
-    def generate(self, sources: Sequence[str] | Tensor, **search: Any) -> list[str]:
-        """The best sentence for each line of text or row of features (n, D): see `inference.Search`, such as beam=5."""
-        from seqmixer.runs.inference import Search, write
-
-        return [written.hypotheses[0] for written in write(self, sources, Search(**search))]
-
-    def task(self) -> Task:
-        """The data of the run, read again: in its words, and with its T, also where the files have grown."""
-        data = self.config.data.model_copy(update={"length": self.dimensions.length})
-        return build_task(data, (self.source_vocab, self.target_vocab))
-
-    def evaluate(
-        self, split: str = "test", beam: int = 1, length_penalty: float = 0.0, metrics: Sequence[str] = ()
-    ) -> Evaluation:
-        """Score a split by the metrics of the run, or by others."""
-        task = self.task()
-        chosen = named_split(task, split)
-        counted = {"train": task.train} if "cider" in self.counted(metrics) else {}  # its document frequencies
-        require_same_data(self.folder, {split: chosen, **counted})
-        return evaluate(
-            self.model,
-            task,
-            chosen,
-            *self.metrics(task, metrics),
-            beam=beam,
-            length_penalty=length_penalty,
-            batch_size=self.config.evaluation.batch_size,
-        )
-
-    def explain(self, source: str | Tensor, reference: str | None = None, **searches: Any) -> "Explanation":
-        """What the model does with one line, or one row of features (D,): see `explain.Searches`."""
-        from seqmixer.runs.explain import Searches, explain_one
-
-        return explain_one(self, source, reference, Searches(**searches))
-
-    def metrics(self, task: Task, names: Sequence[str] = ()) -> list[Metric]:
-        """The metrics of the run, or these. Python code that only its config names is imported if it is trusted."""
-        if not self.trusted and (not names or self.config.reward.python is not None):
-            require_no_code(self.folder, names or self.config.metrics)
-        return Metrics(self.config, task, self.folder).every(names or self.config.metrics)
-
-    def counted(self, names: Sequence[str] = ()) -> set[str]:
-        """The parts of the metrics of the run, or of these, by name."""
-        return {name for text in names or self.config.metrics for _, name in parse(text)}
 
 
 def train(
@@ -235,36 +158,6 @@ def try_out(reward: Reward, task: Task) -> None:
         raise RewardError(f"the reward gives {paid.tolist()} for four references; it must be a finite number")
 
 
-def load(folder: Path | str, trust: bool = False) -> Run:
-    """Open a run with its best model so far. `trust`: whether to import Python code that its config names."""
-    folder = Path(folder)
-    config = read_config(folder)
-    require_whole(folder, config)
-    dimensions = read_dimensions(folder)
-    vocabs = saved_vocabs(folder)
-    if vocabs is None:
-        raise RunError(f"{folder}: target.vocab is missing; this is no complete run folder")
-    model = build_model(config.model, dimensions, folder)
-    checkpoint.load_weights(model, best_weights(folder), folder / "best")
-    set_matmul_precision(config.training.precision)
-    model.to(device(config.training.device)).eval()
-    return Run(folder, config, model, dimensions, *vocabs, trusted=trust)
-
-
-def best_weights(folder: Path) -> dict[str, Tensor]:
-    """Of the best model of a run that there is; where a better one was, a warning says so."""
-    best = folder / "best"
-    done, best_epoch = progress_of(checkpoint.peek(folder / "last"), folder / "last")
-    if not checkpoint.exists(best):
-        gone = f"{best} is gone, though {done} epochs are done; put it back, or train anew"
-        raise RunError(gone if done else f"{folder}: no model yet; the first is kept after the first epoch")
-    tensors, state = checkpoint.load(best)
-    found = restored_best(state, best).epoch
-    if found < best_epoch:
-        warnings.warn(f"{checkpoint.lost(best, found, best_epoch)}: that is used", stacklevel=3)
-    return tensors
-
-
 def located(config: Config) -> Config:
     """The config with its folders in full, so that the run can be opened, and goes on, from anywhere."""
     folder = "." if config.data.task in TOYS else str(Path(config.data.folder).resolve())
@@ -304,12 +197,6 @@ def write_scores(run: Run, task: Task, metrics: Sequence[Metric]) -> None:
     scores = Scores(first.metric, first.score, best.score, best.epoch, first.signature, more, test.effects)
     files.write(run.folder / SCORES, json.dumps(asdict(scores), indent=1))
     files.write(run.folder / "test.txt", "\n".join(test.hypotheses) + "\n")
-
-
-def named_split(task: Task, name: str) -> Split:
-    if name not in task.splits:
-        raise unknown("split", name, task.splits)
-    return task.splits[name]
 
 
 def description(config: Config, task: Task, model: SequenceModel, algorithm: Algorithm, epochs: int) -> Iterator[str]:
