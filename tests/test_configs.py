@@ -54,3 +54,12 @@ def test_the_command_lists_them(run, tmp_path, monkeypatch):
 
 def test_the_version_is_said(run):
     assert run("--version") == (0, f"seqmixer {seqmixer.__version__}\n", "")
+
+
+def test_no_file_is_in_two_places():
+    """A link is a copy of its text where git or the system has no links."""
+    root = Path(__file__).parents[1]
+    assert not [
+        path for part in ("src", "docs", "tests", "examples") for path in (root / part).rglob("*") if path.is_symlink()
+    ]
+    assert not [path for path in root.iterdir() if path.is_symlink() and path.name != ".venv"]

@@ -91,7 +91,7 @@ class Stopping(Callback):
 def test_t5_is_trained_from_a_folder_and_used_from_the_command_line(run, small, lines, monkeypatch):
     model = folder("t5", lines)
 
-    code, out, err = run("train", ROOT / "configs/hf/t5-summarization.toml", "--set", f"model.path={model}", *quick())
+    code, out, err = run("train", "hf/t5-summarization", "--set", f"model.path={model}", *quick())
     assert code == 0, err
     assert out.startswith("runs/t5-summarization  rouge_l ")
     assert f"{small / model}: " in err
@@ -110,7 +110,7 @@ def test_the_other_configs_run(run, small, lines, monkeypatch, name, kind):
     monkeypatch.syspath_prepend(ROOT / "examples")
     model = folder(kind, lines)
 
-    code, out, err = run("train", ROOT / f"configs/hf/{name}.toml", "--set", f"model.path={model}", *quick())
+    code, out, err = run("train", f"hf/{name}", "--set", f"model.path={model}", *quick())
 
     assert code == 0, err
     assert out.startswith(f"runs/{name}  ")
@@ -134,7 +134,7 @@ def test_the_example_trains_a_tiny_model(small, lines, monkeypatch, capsys, path
 
 
 def test_the_doctor_examines_what_training_would_do(run, small, lines):
-    summarise = [ROOT / "configs/hf/t5-summarization.toml", "--set", f"model.path={folder('t5', lines)}", *quick()]
+    summarise = ["hf/t5-summarization", "--set", f"model.path={folder('t5', lines)}", *quick()]
     code, out, err = run("doctor", *summarise, "--json")
     assert (code, err) == (0, "")
     found = json.loads(out)["sections"]
@@ -156,7 +156,7 @@ def test_the_doctor_examines_what_training_would_do(run, small, lines):
 def test_the_doctor_says_that_a_model_has_too_few_positions(run, small, lines):
     overrides = [f"model.path={folder('bart', lines)}", "data.length=41"]
     settings = [word for setting in overrides for word in ("--set", setting)]
-    code, out, err = run("doctor", ROOT / "configs/hf/t5-summarization.toml", *settings, *quick())
+    code, out, err = run("doctor", "hf/t5-summarization", *settings, *quick())
     assert (code, err) == (2, "")
     assert re.search(
         r"^problem  model: the longest source has \d+ tokens and T = 41, but model has positions", out, re.M
@@ -165,10 +165,10 @@ def test_the_doctor_says_that_a_model_has_too_few_positions(run, small, lines):
 
 def test_a_data_card_counts_what_the_tokenizer_makes_of_the_text(run, small, lines):
     settings = ["--set", f"model.path={folder('t5', lines)}", "--json"]
-    code, out, err = run("data", "card", ROOT / "configs/hf/t5-summarization.toml", *settings)
+    code, out, err = run("data", "card", "hf/t5-summarization", *settings)
     assert (code, err) == (0, "")
     card = json.loads(out)
-    task = task_of(Config.load(ROOT / "configs/hf/t5-summarization.toml", ["model.path=model"]))
+    task = task_of(Config.load("hf/t5-summarization", ["model.path=model"]))
     assert card["length"] == task.length
     assert card["length"] > card["splits"]["train"]["target"]["longest"] + 1  # tokens, not words
     for side, vocab in (("source", task.source_vocab), ("target", task.target_vocab)):
@@ -313,7 +313,7 @@ def test_rewards_on_text_see_what_the_tokenizer_puts_together(small, lines, monk
 
 def test_what_cannot_be_is_said_in_one_line(run, small, lines, monkeypatch):
     model = folder("bart", lines)
-    toml = ROOT / "configs/hf/t5-summarization.toml"
+    toml = "hf/t5-summarization"
     (small / "captions.toml").write_text(
         '[data]\ntask = "toy-captioning"\n[model]\nname = "huggingface"\npath = "model"\n'
     )
@@ -372,7 +372,7 @@ def test_positions_are_shared_by_prompt_and_target_only_in_a_decoder(small, line
 
 
 def longest(model):
-    settings = Config.load(ROOT / "configs/hf/t5-summarization.toml", [f"model.path={model}"])
+    settings = Config.load("hf/t5-summarization", [f"model.path={model}"])
     task = build_task(settings.data, vocabs(settings))
     return max(len(source) for split in (task.train, task.valid, task.test) for source in split.sources)
 
@@ -393,7 +393,7 @@ def test_without_the_extra_one_line_names_it(run, small, lines, monkeypatch, hid
     monkeypatch.setitem(sys.modules, hidden, None)
 
     words = [word for setting in (f"model.path={model}", *overrides) for word in ("--set", setting)]
-    code, out, err = run("train", ROOT / "configs/hf/t5-summarization.toml", *words, *quick())
+    code, out, err = run("train", "hf/t5-summarization", *words, *quick())
 
     assert (code, out, err) == (2, "", f"seqmixer: {message}\n")
 
