@@ -1,11 +1,12 @@
 """Train a run, score it, write with it, and put it beside others."""
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -27,7 +28,10 @@ from seqmixer.cli.options import (
     show,
     split_names,
 )
-from seqmixer.errors import ConfigError, DataError
+from seqmixer.errors import ConfigError, DataError, printable
+
+if TYPE_CHECKING:
+    from seqmixer.runs import Run
 
 
 @app.command()
@@ -130,7 +134,8 @@ def generate(
 ) -> None:
     """Write a sentence for each source: one line in, one line out.
 
-    With --json, each line is an object with the source, the hypotheses and their log-probabilities.
+    With --json, each line is an object with the source, the hypotheses and their log-probabilities. On a terminal it
+    asks for one line after the other, and says which of its words the model does not know.
 
     \b
     echo "barne brua rodarn domern tagre" | seqmixer generate runs/toy-translation
@@ -152,8 +157,11 @@ def generate(
     torch.manual_seed(1 if seed is None else seed)
     search = Search(beam, nbest, length_penalty, sampler(temperature or 1.0, top_k) if sample else greedy)
     opened = load(run)
+    asked = source is None and sys.stdin.isatty()
     sources = read_features(source) if source and source.suffix in (".npy", ".npz") else lines(source)
-    at_once = 1 if source is None and sys.stdin.isatty() else BATCH  # a person waits for each line
+    if asked and not isinstance(sources, torch.Tensor):
+        sources = prompted(opened, sources)
+    at_once = 1 if asked else BATCH  # a person waits for each line
     for written in write(opened, sources, search, at_once):
         if as_json:
             pairs = zip(written.hypotheses, written.log_probs, strict=True)
@@ -219,6 +227,22 @@ def list_configs(as_json: Json = False) -> None:
     width = max(map(len, names()))
     for name, path in names().items():
         put(f"{name:<{width}}  {about(path)}")
+
+
+def prompted(run: "Run", lines: Iterator[str]) -> Iterator[str]:
+    """Lines that a person types. Prompts and remarks are on standard error: the output may go to a file."""
+    from seqmixer.runs.explain import unknown_words
+
+    end = "Ctrl-Z and Enter" if os.name == "nt" else "Ctrl-D"
+    print(f"One source a line; {end} ends.", file=sys.stderr)
+    while True:
+        print("> ", end="", file=sys.stderr, flush=True)
+        if (line := next(lines, None)) is None:
+            print(file=sys.stderr)
+            return
+        if words := unknown_words(run, line):
+            print(printable(f"unknown to the model: {', '.join(words)}"), file=sys.stderr)
+        yield line
 
 
 def lines(path: Path | None) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import compress
 
 import torch
 from torch import Tensor
@@ -169,6 +170,12 @@ def words_read(run: Run, source: str, ids: list[int] | Tensor) -> tuple[list[str
     written = [*source.split(), run.source_vocab.words[EOS]]
     names = written if len(written) == len(ids) else [run.source_vocab.words[i] for i in ids]
     return names, [i == UNK for i in ids]
+
+
+def unknown_words(run: Run, source: str) -> list[str]:
+    """The words of a line that are not in the vocabulary, each once."""
+    (((name,), split),) = chunks(run, [source], 1)
+    return list(dict.fromkeys(compress(*words_read(run, name, split.sources[0]))))
 
 
 def hypothesis(run: Run, words: Tensor, log_p: Tensor, attention: Tensor | None, reward: float | None) -> Hypothesis:
