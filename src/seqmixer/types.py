@@ -7,7 +7,7 @@ R references, L reference length, D image feature, K hypotheses.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import torch
 from torch import Tensor, nn
@@ -103,6 +103,8 @@ class SequenceModel(nn.Module, ABC):
     Contexts and states are nested tuples of tensors with the batch first, so that a search can reorder them.
     """
 
+    fresh_logits: ClassVar[bool] = False  # whether what `logits` returns is a new tensor each time, kept by nobody
+
     @abstractmethod
     def encode(self, source: Tensor) -> Context:
         """What the model knows before the first word."""
@@ -133,7 +135,9 @@ class SequenceModel(nn.Module, ABC):
 
         These stand around a sentence, never in it. Here they are excluded for every model.  (..., H) -> (..., V)
         """
-        scores = self.logits(h).clone()  # the model may keep what it returned
+        scores = self.logits(h)
+        if not self.fresh_logits:
+            scores = scores.clone()  # the model may keep what it returned
         scores[..., : BOS + 1] = NEVER  # PAD and BOS
         return scores
 

@@ -327,6 +327,21 @@ def test_what_a_model_returned_as_logits_is_not_written_to(unmasked):
     assert torch.equal(unmasked.o, before)
 
 
+def test_only_logits_that_a_model_keeps_are_copied(model_and_source):
+    """PAD and BOS are excluded in the tensor that `logits` made, as if it had been copied."""
+    model, source = model_and_source
+    made, h = [], model.unroll(WORDS, model.encode(source)).detach()
+    model.logits = lambda h, plain=model.logits: made.append(plain(h)) or made[-1]
+
+    excluded = model.scores(h)
+
+    assert model.fresh_logits
+    assert excluded.data_ptr() == made[0].data_ptr()
+    kept = type(model).logits(model, h)
+    assert kept.data_ptr() != type(model).logits(model, h).data_ptr()
+    assert torch.equal(excluded[..., EOS:], kept[..., EOS:])
+
+
 def test_a_models_own_log_prob_may_be_anything_where_nothing_is_scored():
     class Own(Frequencies):
         def log_prob(self, h, words):

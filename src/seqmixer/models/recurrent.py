@@ -104,6 +104,8 @@ class Recurrent(SequenceModel):
     [h_{t+1}; sigmoid(W_c c_t)]. Without an attentive encoder the two are the same.
     """
 
+    fresh_logits = True
+
     def __init__(
         self,
         cell: type[ElmanCell] | type[LSTMCell] | type[GRUCell],

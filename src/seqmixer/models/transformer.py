@@ -183,6 +183,8 @@ class Transformer(SequenceModel):
     layer): (B,), and (B, heads, length, d) of which the first `position` count.
     """
 
+    fresh_logits = True
+
     def __init__(self, blueprint: Blueprint, memory: Memory | None, vocab_size: int, length: int) -> None:
         super().__init__()
         self.blueprint = blueprint

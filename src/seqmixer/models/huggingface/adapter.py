@@ -25,6 +25,7 @@ class Adapter(SequenceModel):
     padding is masked.
     """
 
+    fresh_logits = True
     ids: Tensor
 
     def __init__(self, network: "PreTrainedModel", ids: Sequence[int], begin: int, dtype: torch.dtype) -> None:
