@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from seqmixer.algorithms import E2E, Dad, LeaveOneOut, LinearBaseline, Mixer, Reinforce, Xent
+from seqmixer.algorithms import E2E, Dad, ExpectedRisk, LeaveOneOut, LinearBaseline, Mixer, Reinforce, Xent
 from seqmixer.models import (
     AttentiveEncoder,
     Blueprint,
@@ -42,6 +42,7 @@ ALGORITHMS = {
     "reinforce": lambda features, reward: Reinforce(reward, LinearBaseline(features)),
     "mixer": lambda features, reward: Mixer(reward, LinearBaseline(features), T, [4, 4, 4, 2]),
     "mixer-samples": lambda features, reward: Mixer(reward, LeaveOneOut(), T, [4, 4, 4, 2], samples=3),
+    "mrt": lambda features, reward: ExpectedRisk(reward, samples=3, token_weight=0.1),
 }
 
 

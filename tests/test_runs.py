@@ -10,6 +10,7 @@ import pytest
 import torch
 from filelock import FileLock
 
+from seqmixer.algorithms import ALGORITHMS
 from seqmixer.config import Config
 from seqmixer.errors import ConfigError, RewardError, RunError
 from seqmixer.runs import load, task_of, train, try_out
@@ -80,7 +81,7 @@ def test_a_run_can_be_opened_from_another_folder(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["elman", "lstm", "gru", "transformer"])
-@pytest.mark.parametrize("algorithm", ["xent", "dad", "e2e", "reinforce", "mixer"])
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_every_algorithm_trains_every_model_from_a_config(tmp_path, name, algorithm):
     changes = {"model__name": name, "model__layers": 2, "model__dropout": 0.1}
     changes |= {} if name == "transformer" else {"model__variant": "released"}

@@ -11,6 +11,7 @@ import time
 import pytest
 import torch
 
+import networks
 from seqmixer.algorithms import Algorithm, Dad, LinearBaseline, Mixer, Stage, Xent
 from seqmixer.config import TrainingConfig
 from seqmixer.data import text_task
@@ -125,6 +126,23 @@ def test_resumed_run_equals_uninterrupted_bit_for_bit(task, tmp_path, batches, r
         for name in whole:
             assert torch.equal(whole[name], parts[name]), name
     assert without_seconds(tmp_path / "whole") == without_seconds(tmp_path / "parts")
+
+
+@pytest.mark.parametrize("name", networks.ALGORITHMS)
+def test_every_algorithm_resumes_bit_for_bit(task, tmp_path, name):
+    def run(folder, *callbacks):
+        model = model_for(task)
+        algorithm = networks.algorithm(name, model)
+        return Training(model, algorithm, task, tmp_path / folder, epochs=3, settings=SETTINGS, callbacks=callbacks)
+
+    run("whole").run()
+    with pytest.raises(Interrupted):
+        run("parts", StopAt(4)).run()
+    run("parts").run()
+
+    whole, parts = (checkpoint.load(tmp_path / folder / "last")[0] for folder in ("whole", "parts"))
+    assert whole.keys() == parts.keys()
+    assert all(torch.equal(whole[each], parts[each]) for each in whole)
 
 
 @pytest.mark.slow

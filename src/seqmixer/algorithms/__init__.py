@@ -7,9 +7,11 @@ from seqmixer.algorithms.baselines import LeaveOneOut, LinearBaseline, StepBasel
 from seqmixer.algorithms.dad import Dad
 from seqmixer.algorithms.diagnostics import symptoms
 from seqmixer.algorithms.e2e import E2E
+from seqmixer.algorithms.groups import GroupLoss, GroupSettings
 from seqmixer.algorithms.mixer import Mixer
 from seqmixer.algorithms.prefix import Prefix
 from seqmixer.algorithms.reinforce import Reinforce
+from seqmixer.algorithms.risk import ExpectedRisk
 from seqmixer.algorithms.sampled import Learnt, Sampled, SampledSettings
 from seqmixer.algorithms.xent import Xent
 
@@ -19,6 +21,7 @@ ALGORITHMS: Mapping[str, type[Algorithm]] = {
     "e2e": E2E,
     "reinforce": Reinforce,
     "mixer": Mixer,
+    "mrt": ExpectedRisk,
 }
 
 __all__ = [
@@ -28,6 +31,9 @@ __all__ = [
     "AlgorithmSettings",
     "Candidates",
     "Dad",
+    "ExpectedRisk",
+    "GroupLoss",
+    "GroupSettings",
     "Learnt",
     "LeaveOneOut",
     "LinearBaseline",

@@ -131,9 +131,13 @@ class Sampled(Algorithm):
         source, batch = batch.source, batch.repeat(self.samples)
         start = self.prefix.start(scheduled.long()) if self.prefix else torch.zeros_like(scheduled).long()  # ()
         forced = (steps(batch) < start).expand_as(batch.target)  # (Bk, T)
-        words = self.generate(model, source, batch.target, forced, sample)  # w_1..w_s w^g_{s+1}..w^g_T: (Bk, T)
+        words = self.write(model, source, batch.target, forced)  # w_1..w_s w^g_{s+1}..w^g_T: (Bk, T)
         reward = cache(begin(self.reward, batch.rollout(words, start if self.prefix else 0)))
         return Candidates(words, ~forced & (words != PAD), self.samples, reward, self.log_ref(source, words))
+
+    def write(self, model: SequenceModel, source: Tensor, given: Tensor, forced: Tensor) -> Tensor:
+        """The candidates: k sentences for each source, the given words where they are forced.  -> (Bk, T)"""
+        return self.generate(model, source, given, forced, sample)
 
     def log_ref(self, source: Tensor, words: Tensor) -> Tensor | None:
         """log p of the candidates under the reference of the KL term, if there is one.  -> (Bk, T)"""
