@@ -4,6 +4,7 @@ import math
 import os
 import re
 import shutil
+import sys
 
 import numpy
 import pytest
@@ -13,6 +14,8 @@ from filelock import FileLock
 from seqmixer.algorithms import ALGORITHMS
 from seqmixer.config import Config
 from seqmixer.errors import ConfigError, RewardError, RunError
+from seqmixer.evaluation import read_sentences
+from seqmixer.rewards import of_counts
 from seqmixer.runs import load, task_of, train, try_out
 from seqmixer.runs.inference import Search, write
 from seqmixer.storage import checkpoint
@@ -56,6 +59,43 @@ def test_a_run_opened_again_writes_and_scores_the_same(tmp_path):
     scores = json.loads((tmp_path / "run/scores.json").read_text())
     assert again.evaluate().score == scores["test"]
     assert (tmp_path / "run/test.txt").read_text().splitlines() == again.evaluate().hypotheses
+
+
+def test_a_run_keeps_its_test_sentences_with_what_their_scores_are_made_of(tmp_path):
+    (tmp_path / "mine.py").write_text("def short(hypothesis, references):\n    return 1 / (1 + len(hypothesis))\n")
+    names = ("bleu", "chrf", "chrf++", "cider", "rouge_l", f"{tmp_path}/mine.py:short", "0.5*chrf + 0.5*exact")
+    names = [name.replace(f"{tmp_path}/mine.py", "mine") for name in names]
+    sys.path.insert(0, str(tmp_path))
+    run = train(config(tmp_path, evaluation__metrics=names), tmp_path)
+    made, kept = run.evaluate(), read_sentences(run.folder)
+    assert (kept.sources, kept.references, kept.hypotheses) == (made.sources, made.references, made.hypotheses)
+    assert kept.sources[2] == "c d e a"
+    assert kept.effects == made.effects
+    assert [(each.metric, each.score, each.signature) for each in kept.scored] == [
+        (each.metric, each.score, each.signature) for each in made.scored
+    ]
+    for metric, scored in zip(run.metrics(run.task()), kept.scored, strict=True):
+        by_name = of_counts(scored.metric)
+        assert by_name.highest == metric.highest
+        assert float(by_name.corpus(scored.statistics)) == pytest.approx(scored.score, abs=1e-5)
+        assert by_name.of_each(scored.statistics).tolist() == metric.of_each(scored.statistics).tolist()
+
+
+def test_damaged_test_sentences_are_one_line(tmp_path):
+    folder = train(config(tmp_path), tmp_path).folder
+    path = folder / "test.jsonl"
+    first, *others = path.read_text().splitlines(keepends=True)
+    for bad, message in (
+        ("{", f"{path}:1:1: not JSON (EOF while parsing an object at column 1)"),
+        (first.replace("bleu", "blue"), f"{path}:1: no counts of bleu, which {folder / 'scores.json'} has"),
+        (re.sub(r"\d\.0\]", '"x"]', first), f"{path}:1: counts.bleu.9: input should be a valid number"),
+        (re.sub(r", \d\.0\]", "]", first), f"{path}: counts of several lengths"),
+    ):
+        path.write_text("".join([bad.rstrip("\n") + "\n", *others]))
+        with pytest.raises(RunError, match=f"^{re.escape(message)}$"):
+            read_sentences(folder)
+    path.unlink()
+    assert read_sentences(folder) is None
 
 
 def test_a_run_is_used_from_python_by_strings(tmp_path, capsys):

@@ -242,6 +242,7 @@ def test_mean_bleu_is_sacrebleu_s_sentence_bleu_of_text(rows):
     expected = [sacre.sentence_score(*pair).score for pair in as_texts(rows)]
     assert BLEU_MEAN.corpus(counts.unsqueeze(1)).tolist() == close(expected)
     assert BLEU_MEAN.corpus(counts).item() == close(sum(expected) / len(expected))
+    assert BLEU.of_each(counts).tolist() == close(expected)
     same_unk = [sacre.sentence_score(as_text(h, "unk"), [as_text(r, "unk") for r in several]) for h, several in rows]
     metric = unk_as_word(BLEU_MEAN)
     counts = metric.statistics(Rollout(*tensors(rows)))

@@ -166,7 +166,7 @@ def result(folder: Path) -> dict[str, str]:
     for place in ("best", "pretrained"):
         for path in sorted((folder / place).glob("*.safetensors")):
             found[f"{place}/{path.name}"] = hashlib.sha256(path.read_bytes()).hexdigest()
-    for name in ("scores.json", "samples.txt", "test.txt"):
+    for name in ("scores.json", "samples.txt", "test.txt", "test.jsonl"):
         found[name] = (folder / name).read_text(errors="replace") if (folder / name).exists() else "missing"
     events = events_of(folder / "log.jsonl")
     found["epochs"] = json.dumps([event.get("epoch") for event in events])

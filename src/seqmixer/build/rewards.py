@@ -23,8 +23,7 @@ from seqmixer.rewards import (
     metric_on_whole_words,
     on_text,
     on_words,
-    parse,
-    weighted_metric,
+    summed_metric,
     with_end,
     with_ends,
 )
@@ -59,8 +58,7 @@ class Metrics:
 
     def named(self, text: str, where: str = "evaluation.metrics", eos: bool = False) -> Metric:
         """A metric, or a weighted sum of some. With `eos`, its reward counts the end of a sentence as a word."""
-        terms = [(weight, self.part(name, where, eos)) for weight, name in parse(text)]
-        return terms[0][1] if len(terms) == 1 and terms[0][0] == 1 else weighted_metric(text, terms)
+        return summed_metric(text, lambda name: self.part(name, where, eos))
 
     def part(self, name: str, where: str, eos: bool) -> Metric:
         if is_path(name):

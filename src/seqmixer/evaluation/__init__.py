@@ -14,9 +14,11 @@ from seqmixer.evaluation.corpus import (
     signature,
 )
 from seqmixer.evaluation.effects import described, effects
+from seqmixer.evaluation.sentences import SENTENCES, read_sentences, write_sentences
 
 __all__ = [
     "SCORES",
+    "SENTENCES",
     "Evaluation",
     "Scored",
     "Scores",
@@ -27,6 +29,8 @@ __all__ = [
     "evaluate",
     "perplexity",
     "read_scores",
+    "read_sentences",
     "search",
     "signature",
+    "write_sentences",
 ]

@@ -63,6 +63,7 @@ class Evaluation:
     scored: Sequence[Scored]  # by each metric
     hypotheses: list[str]
     references: list[list[str]]  # as they were before they became words of the vocabulary, uncropped
+    sources: list[str]
     effects: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -111,6 +112,7 @@ def evaluate(
         scored,
         hypotheses=[task.target_vocab.decode(row) for row in words.tolist()],
         references=[list(meta["references"]) for meta in split.meta],
+        sources=[str(meta["source"]) for meta in split.meta],
         effects=effects(words, table),
     )
 

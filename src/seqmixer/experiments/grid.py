@@ -5,8 +5,6 @@ epochs from the best model of that base, so that the methods differ in nothing b
 """
 
 import json
-import os
-import platform
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
@@ -28,7 +26,7 @@ from seqmixer.experiments.methods import BASE, METHODS, REFERENCE, Method
 from seqmixer.parallel import workers as processes
 from seqmixer.runs import Run, located, task_of, train
 from seqmixer.storage.identity import read_config, require_same_config, require_same_data
-from seqmixer.training import epochs, read_log
+from seqmixer.training import epochs, machine, read_log
 from seqmixer.types import Rollout
 
 LOOK = 1.0  # seconds between looks at the runs under way
@@ -271,10 +269,3 @@ def best_score(config: Config) -> float:
     words = rows(toy.best_outputs(task.test, rewards))
     (everything,) = in_order(task.test, len(task.test), task.length)
     return float(metric.corpus(metric.statistics(everything.rollout(words))))
-
-
-def machine() -> str:
-    """Where a figure was measured."""
-    accelerator = torch.accelerator.current_accelerator(check_available=True)
-    name = f"{torch.get_device_module(accelerator).get_device_name(accelerator)}, " if accelerator else ""
-    return f"{name}{os.cpu_count()} cores, {platform.system()} {platform.machine()}, torch {torch.__version__}"

@@ -28,7 +28,7 @@ from seqmixer.rewards.rouge import rouge2_recall
 from seqmixer.rewards.starting import Pending, Startable, begin, combined, is_replayable, replayable
 from seqmixer.rewards.subwords import Merges, Style, detect, metric_on_whole_words, on_whole_words
 from seqmixer.rewards.text import on_text, on_words, values_of
-from seqmixer.rewards.weighted import parse, sum_signature, weighted, weighted_metric
+from seqmixer.rewards.weighted import of_counts, parse, sum_signature, summed_metric, weighted, weighted_metric
 
 __all__ = [
     "BLEU",
@@ -63,6 +63,7 @@ __all__ = [
     "is_replayable",
     "mean_of",
     "metric_on_whole_words",
+    "of_counts",
     "on_text",
     "on_whole_words",
     "on_words",
@@ -73,6 +74,7 @@ __all__ = [
     "sentence_chrf",
     "sentence_chrf_plus_plus",
     "sum_signature",
+    "summed_metric",
     "unk_as_word",
     "values_of",
     "weighted",

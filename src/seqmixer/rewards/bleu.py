@@ -96,9 +96,14 @@ def corpus(rows: Tensor, smoothing: Smoothing = unsmoothed, effective_order: boo
     return 100 * score(rows.sum(-2), smoothing, effective_order)
 
 
+def of_sentences(rows: Tensor) -> Tensor:
+    """Each sentence's BLEU in 0..100, as sacreBLEU's `sentence_bleu` has it.  (..., 10) -> (...)"""
+    return 100 * score(rows, halving, effective_order=True)
+
+
 def mean_of_sentences(rows: Tensor) -> Tensor:
-    """Mean of the sentences' BLEU in 0..100, each as sacreBLEU's `sentence_bleu` has it.  (..., n, 10) -> (...)"""
-    return 100 * score(rows, halving, effective_order=True).mean(-1)
+    """(..., n, 10) -> (...)"""
+    return of_sentences(rows).mean(-1)
 
 
 @replayable

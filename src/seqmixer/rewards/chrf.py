@@ -8,6 +8,7 @@ the vocabulary.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 
 import torch
@@ -15,7 +16,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from seqmixer.rewards.characters import CharacterTable, Units
-from seqmixer.rewards.metric import Metric, as_reward, counting
+from seqmixer.rewards.metric import Metric, as_reward, counting, uncounted
 from seqmixer.rewards.ranking import ranks
 from seqmixer.rewards.references import best
 from seqmixer.types import Reward
@@ -46,15 +47,23 @@ def corpus(rows: Tensor) -> Tensor:
     return 100 * _f(rows.sum(-2))
 
 
+def _of_counts(name: str, word_order: int) -> Metric:
+    signature = f"chrf|nc:{CHARACTERS}|nw:{word_order}|beta:{BETA}|space:no|eff:yes|unk:never-matches|refs:best"
+    return Metric(name, uncounted, corpus, signature, size=3 * (CHARACTERS + word_order))
+
+
+CHRF = _of_counts("chrf", 0)  # `chrf_metric` counts
+CHRF_PLUS_PLUS = _of_counts("chrf++", WORDS)
+
+
 def chrf_metric(table: CharacterTable) -> Metric:
     """chrF as a reported score."""
-    return Metric("chrf", counting(_counter(table, 0)), corpus, _signature(0), size=3 * CHARACTERS)
+    return replace(CHRF, statistics=counting(_counter(table, 0)))
 
 
 def chrf_plus_plus_metric(table: CharacterTable) -> Metric:
     """chrF++ as a reported score: n-grams of one and two words count too. Not for pieces of words."""
-    size = 3 * (CHARACTERS + WORDS)
-    return Metric("chrf++", counting(_counter(table, WORDS)), corpus, _signature(WORDS), size=size)
+    return replace(CHRF_PLUS_PLUS, statistics=counting(_counter(table, WORDS)))
 
 
 def sentence_chrf(table: CharacterTable) -> Reward:
@@ -71,10 +80,6 @@ def sentence_chrf(table: CharacterTable) -> Reward:
 def sentence_chrf_plus_plus(table: CharacterTable) -> Reward:
     """chrF++ of a sentence as a reward, in 0..1."""
     return as_reward(chrf_plus_plus_metric(table))
-
-
-def _signature(word_order: int) -> str:
-    return f"chrf|nc:{CHARACTERS}|nw:{word_order}|beta:{BETA}|space:no|eff:yes|unk:never-matches|refs:best"
 
 
 def _counter(table: CharacterTable, word_order: int) -> Callable[[Tensor, Tensor], Tensor]:

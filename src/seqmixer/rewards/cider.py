@@ -10,7 +10,7 @@ lengthens the sentence like any other.
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import chain
 from math import log
@@ -24,7 +24,7 @@ from torch import Tensor
 from seqmixer.errors import DataError, RewardError
 from seqmixer.files import replacing
 from seqmixer.rewards import ngrams
-from seqmixer.rewards.metric import Metric, as_reward, counting
+from seqmixer.rewards.metric import Metric, as_reward, counting, uncounted
 from seqmixer.rewards.ranking import ranks, together
 from seqmixer.types import BOS, EOS, PAD, UNK, Reward
 
@@ -175,11 +175,14 @@ def cider_d(frequencies: DocumentFrequencies) -> Reward:
     return as_reward(cider_metric(frequencies))
 
 
+CIDER = Metric("cider", uncounted, corpus, "cider-d", highest=1000.0)  # of counts; `cider_metric` counts
+
+
 def cider_metric(frequencies: DocumentFrequencies) -> Metric:
     """CIDEr-D as a reported score: see `corpus`."""
     counted = f"df:{frequencies.documents}:{frequencies.fingerprint[:8]}"
     signature = f"cider-d|order:{ORDER}|sigma:{SIGMA:g}|{counted}|x100|mean:sentences|unk:never-matches|refs:mean"
-    return Metric("cider", counting(_scorer(frequencies)), corpus, signature, highest=1000.0)
+    return replace(CIDER, statistics=counting(_scorer(frequencies)), signature=signature)
 
 
 def fingerprint(documents: Sequence[Document]) -> str:

@@ -30,16 +30,26 @@ class Metric:
     size: int = 1  # S
     highest: float = 100.0  # 1: the score is in units of the reward
     sentence: Reward | None = None  # a training reward of its own; else that of `as_reward`
+    alone: Callable[[Tensor], Tensor] | None = None  # (..., S) rows -> (...), where one sentence has too few counts
 
     @cached_property
     def reward(self) -> Reward:
         """The training reward."""
         return self.sentence or as_reward(self)
 
+    def of_each(self, rows: Tensor) -> Tensor:
+        """The score of each sentence, from what is counted of it.  (..., S) -> (...) in 0..highest"""
+        return self.alone(rows) if self.alone else self.corpus(rows.unsqueeze(-2))
+
 
 def counting(function: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Rollout], Tensor]:
     """Statistics of words (B, T) and references (B, R, L) alone, by tensor operations, which a step may replay."""
     return replayable(lambda rollout: function(rollout.words, rollout.references))
+
+
+def uncounted(rollout: Rollout) -> Tensor:
+    """Stands for the statistics of a metric whose counts are there already: it needs no data and no user's code."""
+    raise TypeError("this metric scores counts, it does not make them")
 
 
 def as_reward(metric: Metric) -> Reward:
@@ -109,6 +119,7 @@ BLEU = Metric(
     "bleu|order:4|smooth:none|unk:never-matches|refs:closest",
     size=10,
     sentence=bleu.sentence_bleu,
+    alone=bleu.of_sentences,
 )
 BLEU_MEAN = Metric(
     "bleu_mean",

@@ -1,13 +1,17 @@
 """Weighted sums of rewards and of metrics, as a config has them: 0.5*bleu + 0.5*rouge_l - 0.1*my_reward:length."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from seqmixer.errors import ConfigError
-from seqmixer.rewards.metric import Metric
+from seqmixer.functions import is_path
+from seqmixer.rewards.chrf import CHRF, CHRF_PLUS_PLUS
+from seqmixer.rewards.cider import CIDER
+from seqmixer.rewards.metric import METRICS, Metric, mean_of, uncounted
 from seqmixer.rewards.starting import Pending, Startable, begin, combined
 from seqmixer.types import Reward, Rollout
 
@@ -65,19 +69,36 @@ def weighted_metric(name: str, terms: Sequence[tuple[float, Metric]]) -> Metric:
     def statistics(rollout: Rollout) -> Tensor:
         return torch.cat([metric.statistics(rollout) for _, metric in terms], -1)  # (B, S)
 
-    def corpus(rows: Tensor) -> Tensor:
+    def summed(score: Callable[[Metric, Tensor], Tensor], rows: Tensor) -> Tensor:
         parts = zip(terms, rows.split(sizes, -1), strict=True)
-        return torch.stack([weight * metric.corpus(part) / metric.highest for (weight, metric), part in parts]).sum(0)
+        return torch.stack([weight * score(metric, part) / metric.highest for (weight, metric), part in parts]).sum(0)
 
     return Metric(
         name,
         combined(statistics, [metric.statistics for _, metric in terms]),
-        corpus,
+        partial(summed, lambda metric, rows: metric.corpus(rows)),
         signature=sum_signature([(weight, metric.signature) for weight, metric in terms]),
         size=sum(sizes),
         highest=1.0,
         sentence=weighted([(weight, metric.reward) for weight, metric in terms]),
+        alone=partial(summed, lambda metric, rows: metric.of_each(rows)),
     )
+
+
+def summed_metric(text: str, part: Callable[[str], Metric]) -> Metric:
+    """A metric, or a weighted sum of some, each made of its name by `part`."""
+    terms = [(weight, part(name)) for weight, name in parse(text)]
+    return terms[0][1] if len(terms) == 1 and terms[0][0] == 1 else weighted_metric(text, terms)
+
+
+def of_counts(text: str) -> Metric:
+    """The metric of this name for counts that are there: neither data nor a user's code is needed to score them.
+
+    >>> of_counts("0.5*exact + 0.5*mine:f").corpus(torch.tensor([[1.0, 0.2], [0.0, 0.4]]))
+    tensor(0.4000)
+    """
+    known = {**METRICS, **{metric.name: metric for metric in (CIDER, CHRF, CHRF_PLUS_PLUS)}}
+    return summed_metric(text, lambda name: mean_of(name, uncounted) if is_path(name) else known[name])
 
 
 def sum_signature(terms: Sequence[tuple[float, str]]) -> str:

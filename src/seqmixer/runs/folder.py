@@ -31,14 +31,15 @@ def saved_vocabs(folder: Path) -> Vocabs | None:
     return Vocab.load(source) if source.is_file() else None, Vocab.load(target)
 
 
-def write_identity(folder: Path, config: Config, task: Task, dimensions: Dimensions) -> None:
+def write_identity(folder: Path, config: Config, task: Task, dimensions: Dimensions, parameters: int) -> None:
     """Write what the run is. What is sealed never changes: a death here leaves a run that opens."""
     folder.mkdir(parents=True, exist_ok=True)
     files.write(folder / "config.toml", config.toml())
     if (folder / MANIFEST).exists():
         return
     text = {name: split.fingerprint for name, split in task.splits.items()}
-    description = {"dimensions": asdict(dimensions), "text": text}
+    sizes = {name: len(split) for name, split in task.splits.items()}
+    description = {"dimensions": asdict(dimensions), "text": text, "sizes": sizes, "parameters": parameters}
     files.write(folder / "task.json", json.dumps(description, indent=1))
     if not config.model.pretrained:  # else the tokenizer has them
         if task.source_vocab:

@@ -1,7 +1,7 @@
 """Run folders: `train` makes one from a config. Everything after training reads only the folder (opening.py).
 
 config.toml  task.json  source.vocab  target.vocab  manifest.json    what the run is
-log.jsonl  samples.txt  last/  best/  scores.json     what came of it
+log.jsonl  samples.txt  last/  best/  scores.json  test.txt  test.jsonl    what came of it
 """
 
 import json
@@ -25,7 +25,7 @@ from seqmixer.build import (
 from seqmixer.config import TOYS, Config, HuggingFaceSettings
 from seqmixer.data import Task, coverage, in_order
 from seqmixer.errors import RewardError, RunError
-from seqmixer.evaluation import SCORES, Scores, TestScore, evaluate
+from seqmixer.evaluation import SCORES, Scores, TestScore, evaluate, write_sentences
 from seqmixer.parallel import ranks
 from seqmixer.rewards import Metric
 from seqmixer.runs.folder import saved_vocabs, write_identity
@@ -97,7 +97,7 @@ def train_alone(config: Config, folder: Path, callbacks: Sequence[Callback], tas
         config = with_threads(config, fewest(measurements))
     ranks.wait()  # all have read what was there before
     if ranks.first():
-        write_identity(folder, config, task, dimensions)
+        write_identity(folder, config, task, dimensions, parameters(model))
         if isinstance(config.model, HuggingFaceSettings):
             pretrained.keep(config.model.path, model, task.target_vocab, folder)
     training = Training(
@@ -197,6 +197,11 @@ def write_scores(run: Run, task: Task, metrics: Sequence[Metric]) -> None:
     scores = Scores(first.metric, first.score, best.score, best.epoch, first.signature, more, test.effects)
     files.write(run.folder / SCORES, json.dumps(asdict(scores), indent=1))
     files.write(run.folder / "test.txt", "\n".join(test.hypotheses) + "\n")
+    write_sentences(run.folder, test)
+
+
+def parameters(model: SequenceModel) -> int:
+    return sum(parameter.numel() for parameter in model.parameters())
 
 
 def description(config: Config, task: Task, model: SequenceModel, algorithm: Algorithm, epochs: int) -> Iterator[str]:
@@ -206,8 +211,7 @@ def description(config: Config, task: Task, model: SequenceModel, algorithm: Alg
     words = f"{len(task.target_vocab):,} target words"
     if task.source_vocab:
         words = f"{len(task.source_vocab):,} source and {words}"
-    parameters = sum(parameter.numel() for parameter in model.parameters())
     yield f"{config.data.task}: {sizes} examples, {words}, T = {task.length} covers {covered:.1%} of the targets"
-    yield f"{config.model.described}: {parameters:,} parameters"
+    yield f"{config.model.described}: {parameters(model):,} parameters"
     for label, first, last in stages([algorithm.stage(epoch).label for epoch in range(epochs)]):
         yield f"  {f'epoch {first}' if first == last else f'epochs {first}-{last}'}: {label}"

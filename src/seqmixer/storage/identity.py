@@ -172,6 +172,8 @@ class Description:
 
     dimensions: dict[str, int | None]  # of the model
     text: dict[str, str] = field(default_factory=dict)  # fingerprints of the data by split
+    sizes: dict[str, int] = field(default_factory=dict)  # examples by split
+    parameters: int | None = None  # of the model
     fingerprints: dict[str, str] = field(default_factory=dict)  # of its ids, in a run of seqmixer 0.1
 
 

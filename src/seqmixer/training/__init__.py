@@ -1,6 +1,7 @@
 """The one loop, and what it leaves behind."""
 
 from seqmixer.training.callbacks import Callback
+from seqmixer.training.clock import machine
 from seqmixer.training.log import epochs, read_log
 from seqmixer.training.loop import Training
 from seqmixer.training.progress import Notebook, Terminal, on_screen
@@ -16,6 +17,7 @@ __all__ = [
     "Training",
     "device",
     "epochs",
+    "machine",
     "on_screen",
     "read_log",
     "trackers",

@@ -1,9 +1,14 @@
-"""Where the time of a run goes."""
+"""Where the time of a run goes, and on what machine."""
 
+import os
+import platform
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import ParamSpec, TypeVar
+
+import torch
 
 from seqmixer.algorithms import Algorithm
 from seqmixer.rewards import Pending, Startable, begin, combined
@@ -70,3 +75,11 @@ class Clock:
             steps = ("sample", "reward", "score", "backward", "update")
             parts["rest"] = parts.pop("train") - sum(parts.get(name, 0.0) for name in steps)
         return {name: round(seconds, 3) for name, seconds in parts.items()}
+
+
+@cache
+def machine() -> str:
+    """Where a figure was measured."""
+    accelerator = torch.accelerator.current_accelerator(check_available=True)
+    name = f"{torch.get_device_module(accelerator).get_device_name(accelerator)}, " if accelerator else ""
+    return f"{name}{os.cpu_count()} cores, {platform.system()} {platform.machine()}, torch {torch.__version__}"

@@ -38,6 +38,7 @@ class Closing(TypedDict):
     best: bool
     symptoms: list[str]
     seconds: dict[str, float]
+    machine: NotRequired[str]
     samples: list[dict[str, str]]
 
 

@@ -16,7 +16,7 @@ from seqmixer.rewards import BLEU, Metric
 from seqmixer.schedules import decayed
 from seqmixer.training import recovery
 from seqmixer.training.callbacks import Callback, Event
-from seqmixer.training.clock import Clock
+from seqmixer.training.clock import Clock, machine
 from seqmixer.training.log import Log, samples
 from seqmixer.training.recovery import Interrupt, interruptible
 from seqmixer.training.regime import Regime
@@ -190,6 +190,7 @@ class Training:
             "best": better,
             "symptoms": symptoms(train),
             "seconds": self.clock.split(),
+            "machine": machine(),
             "samples": samples(self.task.valid.meta[: self.settings.examples], valid.hypotheses),
         }
         self.log(*position.events, event)

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from seqmixer.config import Config
 from seqmixer.errors import ConfigError, Diverged, Interrupted, OutOfMemory, within_memory
 from seqmixer.evaluation import read_scores
-from seqmixer.experiments.grid import machine, share_cores, shared_task
+from seqmixer.experiments.grid import share_cores, shared_task
 from seqmixer.experiments.sweep.search import Claim, Sweep, claim, load_study, open_search, trial_name
 from seqmixer.experiments.sweep.space import Values, changed
 from seqmixer.parallel import workers as processes
 from seqmixer.runs import train
-from seqmixer.training import Callback, Training, epochs, read_log
+from seqmixer.training import Callback, Training, epochs, machine, read_log
 from seqmixer.training.callbacks import Event
 
 if TYPE_CHECKING:  # an extra: loaded by the functions that need it
