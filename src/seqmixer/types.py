@@ -6,6 +6,7 @@ R references, L reference length, D image feature, K hypotheses.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, final
 
@@ -147,6 +148,10 @@ class SequenceModel(nn.Module, ABC):
         A model may have a way that does not hold the scores of the whole vocabulary at once.
         """
         return log_prob(self.scores(h), words)
+
+    def precision(self) -> AbstractContextManager[Any]:
+        """What the model computes in. Sentences are written inside of it, so that weights are cast once for all words."""
+        return nullcontext()
 
     def attention(self, words: Tensor, context: Context) -> Tensor | None:
         """How much each step of `unroll` attends to each word of the source, for people to see; None: not told.

@@ -1,7 +1,7 @@
 """Short runs of every algorithm, reward and model, and the record of their losses: `python tests/golden/record.py`.
 
 For changes that must not change numbers: test_golden.py holds the code to the record. A record is made anew only where
-numbers are meant to change, and then the commit says why.
+numbers are meant to change, and then the commit says why. With names of cases, only these are: `again` lists them.
 """
 
 import contextlib
@@ -187,18 +187,20 @@ def machine():
     }
 
 
-def main():
+def main(names):
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True)
-    made = {}
-    for name in cases():
+    kept = json.loads(RECORD.read_text(encoding="utf-8")) if names else {"again": {}, "losses": {}}
+    for name in names or cases():
         with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(sys.stderr):
-            made[name] = [value.hex() for value in recorded(name, Path(folder))]
-        print(f"{name}: {float.fromhex(made[name][-1]):.4f}")
+            kept["losses"][name] = " ".join(value.hex() for value in recorded(name, Path(folder)))
+        print(f"{name}: {float.fromhex(kept['losses'][name].split()[-1]):.4f}")
     head = {"commit": commit.stdout.strip(), "how": "python tests/golden/record.py", "machine": machine()}
-    rows = ",\n".join(f"{json.dumps(name)}: {json.dumps(' '.join(values))}" for name, values in made.items())
+    head = {key: kept.get(key, value) for key, value in head.items()}
+    head["again"] = {**kept.get("again", {}), **dict.fromkeys(names, commit.stdout.strip())}
+    rows = ",\n".join(f"{json.dumps(name)}: {json.dumps(values)}" for name, values in kept["losses"].items())
     RECORD.write_text(f'{json.dumps(head, indent=1)[:-2]},\n "losses": {{\n{rows}\n}}}}\n', encoding="utf-8")
 
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))  # for golden.record and tiny
-    main()
+    main(sys.argv[1:])

@@ -5,7 +5,9 @@ from contextlib import nullcontext
 
 import pytest
 import torch
+import transformers
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 import tiny
@@ -14,6 +16,7 @@ from seqmixer.algorithms.reference import frozen
 from seqmixer.data import token_ids
 from seqmixer.decoding import beam_search, free, generate, greedy, score, shift
 from seqmixer.errors import ConfigError, DataError
+from seqmixer.kernels import plain
 from seqmixer.losses import log_prob
 from seqmixer.models.huggingface import Adapter, Decoder, EncoderDecoder, Pretrained, load, save, twins, untie
 from seqmixer.models.huggingface.recomputing import recompute_layers, recomputes
@@ -142,6 +145,68 @@ def test_beam_search_finds_what_generate_finds_or_better(model, beam):
         own[:, never_written(model)] = -1e4
         log_p = own.log_softmax(-1).gather(-1, model.ids[words].unsqueeze(-1)).sum()
         torch.testing.assert_close(log_p, found.log_prob[b, 0], atol=1e-4, rtol=0)
+
+
+class Unsynchronised(TorchDispatchMode):
+    """An error for operations that wait for a GPU to say what a tensor holds."""
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        waits = (torch.ops.aten._local_scalar_dense, torch.ops.aten.nonzero, torch.ops.aten.is_nonzero)
+        assert operation.overloadpacket not in waits
+        return operation(*args, **(kwargs or {}))
+
+
+def test_nothing_is_asked_of_the_device_so_that_a_step_can_be_captured(model):
+    algorithm = Reinforce(lambda rollout: torch.rand(6), LinearBaseline(model.features), samples=2)
+    with Unsynchronised():
+        algorithm(model, BATCH, 0).value.backward()
+        beam_search(model, SOURCE, T, 2)
+    with Unsynchronised(), pytest.raises(AssertionError):
+        bool(SOURCE.any())
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_log_prob_and_its_gradient_are_those_of_the_scores(model, bias):
+    if bias and not model.bias:
+        model.network.get_output_embeddings().bias = nn.Parameter(torch.randn(ROWS))
+        model.scale = 1.0
+    if model.bias:
+        model.network.get_buffer(model.bias).normal_()
+    parameters = [p for p in model.parameters() if p.requires_grad]
+
+    def learnt(log_p):
+        values = log_p(model.unroll(shift(TARGET), model.encode(SOURCE)))[TARGET != PAD]
+        return values, torch.autograd.grad(values.sum(), parameters, materialize_grads=True)
+
+    with plain():
+        expected, gradients = learnt(lambda h: log_prob(model.scores(h), TARGET))
+    found, others = learnt(lambda h: model.log_prob(h, TARGET))
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+    for a, b in zip(others, gradients, strict=True):
+        torch.testing.assert_close(a, b, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ENCODERS + DECODERS)
+def test_masks_are_right_for_both_kinds_of_attention(kind):
+    """Where attention is `eager`, masks are added to scores; true and false would be 1 and 0 there."""
+    found = []
+    for attention in ("eager", "sdpa"):
+        model = adapted(kind, attn_implementation=attention)
+        model.load_state_dict(found[0][0] if found else model.state_dict())
+        found.append((model.state_dict(), stepped(model, shift(TARGET), model.encode(SOURCE))))
+    torch.testing.assert_close(found[0][1], found[1][1], atol=1e-5, rtol=1e-4)
+
+
+def test_a_window_that_a_sentence_passes_is_kept():
+    network = tiny.network("llama", ROWS, ids=(0, 1, 3))
+    narrow = transformers.MistralForCausalLM(
+        transformers.MistralConfig(**{**network.config.to_dict(), "model_type": "mistral", "sliding_window": 3})
+    )
+    model = Decoder(narrow.eval(), T5_IDS)
+    h = model.unroll(shift(TARGET), model.encode(SOURCE))
+    for b in range(3):
+        own = by_itself(model, SOURCE[b], TARGET[b])[:, model.ids]
+        torch.testing.assert_close(model.logits(h)[b, : len(own), 4:], own[:, 4:], atol=1e-4, rtol=0)
 
 
 @pytest.mark.parametrize("kind", DECODERS)

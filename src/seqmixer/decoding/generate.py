@@ -93,10 +93,11 @@ def score(model: SequenceModel, source: Tensor, words: Tensor) -> Tensor:
 
 @contextmanager
 def deployed(model: SequenceModel) -> Iterator[None]:
-    """Eval mode for a while."""
+    """Eval mode for a while, in the precision of the model."""
     training = model.training
     model.eval()
     try:
-        yield
+        with model.precision():
+            yield
     finally:
         model.train(training)

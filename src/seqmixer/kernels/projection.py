@@ -43,6 +43,7 @@ class _LinearLogProb(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         h, weight, bias, words, normaliser, o = ctx.saved_tensors
+        _, of_weights, of_biases, *_ = ctx.needs_input_grad  # frozen weights need none
         dh, dweight, dbias = torch.empty_like(h), torch.zeros_like(weight), torch.zeros_like(bias)
         grad = grad.contiguous()
         with torch.autocast(h.device.type, enabled=False):
@@ -50,8 +51,10 @@ class _LinearLogProb(torch.autograd.Function):
                 rows = slice(first, first + ctx.rows)
                 do = _gradient(h[rows], weight, bias, words[rows], normaliser[rows], grad[rows], o)  # (rows, V)
                 torch.mm(do, weight, out=dh[rows])
-                dweight.addmm_(do.t(), h[rows])
-                dbias += do.sum(0)
+                if of_weights:
+                    dweight.addmm_(do.t(), h[rows])
+                if of_biases:
+                    dbias += do.sum(0)
         of_h, of_weight, of_bias = ctx.types
         return dh.to(of_h), dweight.to(of_weight), dbias.to(of_bias), None, None
 

@@ -1,19 +1,23 @@
 """What encoder-decoders and decoders of transformers have in common: word ids, embeddings, outputs, tied weights."""
 
+import math
 from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from seqmixer.errors import ConfigError, DataError
+from seqmixer.kernels import fused, linear_log_prob
 from seqmixer.models.huggingface.recomputing import recomputes
 from seqmixer.types import BOS, EOS, NEVER, UNK, SequenceModel
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel
 
+WINDOWS = ("sliding_window", "attention_chunk_size")  # settings of networks whose attention has a window
 BIAS = "final_logits_bias"  # the buffer that BART, Marian and their like add to their logits
 
 
@@ -27,6 +31,8 @@ class Adapter(SequenceModel):
 
     fresh_logits = True
     ids: Tensor
+    never: Tensor
+    possible: Tensor
 
     def __init__(self, network: "PreTrainedModel", ids: Sequence[int], begin: int, dtype: torch.dtype) -> None:
         """
@@ -45,6 +51,13 @@ class Adapter(SequenceModel):
         require_rows(network, max(own))
         self.register_buffer("ids", torch.tensor(own, device=network.device), persistent=False)  # (V,)
         self.has_unk = ids[UNK] != ids[EOS]
+        self.window = window_of(network.config)
+        word = torch.arange(len(own), device=network.device)
+        self.register_buffer("possible", (word >= EOS) & ((word != UNK) | self.has_unk), persistent=False)  # (V,)
+        never = torch.full((len(self.output.weight),), NEVER, device=network.device)
+        of_words = torch.where(self.possible, 0.0, NEVER)
+        never = never.scatter_reduce(0, self.ids, of_words, "amax")  # a row may have several words
+        self.register_buffer("never", never, persistent=False)  # (rows of M_o,)
         self.register_state_dict_post_hook(without_twins)
         self.register_load_state_dict_pre_hook(with_twins)
         self.eval()  # as transformers leaves what it loads
@@ -92,6 +105,33 @@ class Adapter(SequenceModel):
             o[..., UNK] = NEVER  # else EOS would count twice
         return o
 
+    def log_prob(self, h: Tensor, words: Tensor) -> Tensor:
+        """The logarithm of the softmax over the network's own rows, where only words have a probability."""
+        if not fused():
+            return super().log_prob(h, words)
+        bias = self.never.to(self.output.weight.dtype)
+        if self.output.bias is not None:
+            bias = bias + self.output.bias
+        if self.bias is not None:
+            bias = bias + self.network.get_buffer(self.bias).flatten()
+        with self.computing(h):
+            flat = linear_log_prob((h * self.scale).flatten(0, -2), self.output.weight, bias, self.ids[words].flatten())
+        return torch.where(self.possible[words], flat.view_as(words), NEVER)
+
+    def mask(self, visible: Tensor) -> Tensor:
+        """True where a word may look, (B, 1, T, n), in the form that the network's attention takes.
+
+        A mask of four dimensions is taken as it is. From one of two, transformers makes its own, and synchronises with
+        the GPU to see whether it needs any.
+        """
+        if self.network.config._attn_implementation != "eager":
+            return visible
+        zero = torch.zeros(visible.shape, dtype=self.output.weight.dtype, device=visible.device)
+        return zero.masked_fill(~visible, torch.finfo(zero.dtype).min)
+
+    def precision(self) -> AbstractContextManager[Any]:
+        return self.computing(self.ids)
+
     def computing(self, like: Tensor) -> torch.autocast:
         return torch.autocast(like.device.type, dtype=torch.bfloat16, enabled=self.dtype == torch.bfloat16)
 
@@ -116,10 +156,20 @@ def wide(x: Tensor) -> Tensor:
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
+def causal_mask(T: int, n: int, device: torch.device) -> Tensor:
+    """True where each of the last T of n words may look: at itself and back.  (T, n)"""
+    return torch.ones(T, n, dtype=torch.bool, device=device).tril(n - T)
+
+
 def positions_of(config: "PretrainedConfig") -> int | None:
     """The longest sequence that a network has positions for; None where it is not limited."""
     name = config.attribute_map.get("max_position_embeddings", "max_position_embeddings")
     return config.to_dict().get(name)
+
+
+def window_of(config: "PretrainedConfig") -> float:
+    """How many words a word can look back; infinite where the attention has no window."""
+    return min((size for name in WINDOWS if (size := getattr(config, name, None))), default=math.inf)
 
 
 def require_rows(network: "PreTrainedModel", largest: int) -> None:

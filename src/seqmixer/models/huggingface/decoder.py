@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from seqmixer.models.huggingface.adapter import Adapter, wide
+from seqmixer.models.huggingface.adapter import Adapter, causal_mask, wide
 from seqmixer.models.huggingface.caches import as_cache, as_layers
 from seqmixer.types import BOS, EOS, PAD, Context, State
 
 if TYPE_CHECKING:
-    from transformers import DynamicCache, PreTrainedModel
+    from transformers import Cache, PreTrainedModel
 
 
 class Decoder(Adapter):
@@ -64,14 +64,17 @@ class Decoder(Adapter):
         seen = torch.cat([real, real[:, -1:].expand(-1, words.shape[1] - 1)], 1)  # (B, N + T - 1)
         return self.decode(x, seen, None)[:, prompt.shape[1] - 1 :]  # (B, T, H)
 
-    def decode(self, x: Tensor, seen: Tensor, cache: "DynamicCache | None") -> Tensor:
+    def decode(self, x: Tensor, seen: Tensor, cache: "Cache | None") -> Tensor:
         """(B, T, E) -> (B, T, H); `seen` (B, n) says which of all words are real, the T of x being the last of them."""
-        T = x.shape[1]
+        T, n = x.shape[1], seen.shape[1]
         places = (seen.long().cumsum(-1) - 1).clamp(min=0)[:, -T:]  # (B, T) padding has no place of its own
+        causal = causal_mask(T, n, x.device)
+        itself = causal.triu(n - T)  # padding looks at itself, since it has to look at something
+        visible = seen[:, None, None] & causal | itself  # (B, 1, T, n)
         with self.computing(x):
             decoded = self.network.get_decoder()(
                 inputs_embeds=x.to(self.output.weight.dtype),
-                attention_mask=seen.long(),
+                attention_mask=self.mask(visible) if n <= self.window else seen.long(),
                 position_ids=places,
                 past_key_values=cache,
                 use_cache=cache is not None,

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from seqmixer.errors import ConfigError
-from seqmixer.models.huggingface.adapter import Adapter, wide
+from seqmixer.models.huggingface.adapter import Adapter, causal_mask, wide
 from seqmixer.models.huggingface.caches import as_cache, as_layers
 from seqmixer.types import BOS, EOS, PAD, Context, State
 
@@ -38,7 +38,9 @@ class EncoderDecoder(Adapter):
         self.require_positions(source.shape[1])
         real = source != PAD  # (B, N)
         with self.computing(source):
-            encoded = self.network.get_encoder()(input_ids=self.ids[source], attention_mask=real.long())
+            encoded = self.network.get_encoder()(
+                input_ids=self.ids[source], attention_mask=self.mask(real[:, None, None])
+            )
         return encoded.last_hidden_state, real
 
     def start(self, context: Context) -> State:
@@ -59,11 +61,13 @@ class EncoderDecoder(Adapter):
         """(B, T, E) -> (B, T, H); what is in the cache comes before, and these words are added to it."""
         memory, real = context
         decoder = self.network.get_decoder()
+        causal = causal_mask(x.shape[1], (cache.get_seq_length() if cache else 0) + x.shape[1], x.device)
         with self.computing(x):
             decoded = decoder(
                 inputs_embeds=x.to(self.output.weight.dtype),
+                attention_mask=self.mask(causal[None, None]),
                 encoder_hidden_states=memory,
-                encoder_attention_mask=real.long(),
+                encoder_attention_mask=self.mask(real[:, None, None]),
                 past_key_values=cache,
                 use_cache=cache is not None,
             )
