@@ -150,7 +150,7 @@ class SequenceModel(nn.Module, ABC):
         return log_prob(self.scores(h), words)
 
     def precision(self) -> AbstractContextManager[Any]:
-        """What the model computes in. Sentences are written inside of it, so that weights are cast once for all words."""
+        """What the model computes in. A search is inside of it, so that weights are cast once for all words."""
         return nullcontext()
 
     def attention(self, words: Tensor, context: Context) -> Tensor | None:
