@@ -28,13 +28,13 @@ def growing_layer() -> Any:
     """The class of a layer: as DynamicLayer, but nothing is copied before the first word or when it is made."""
     from transformers.cache_utils import DynamicLayer
 
-    class GrowingLayer(DynamicLayer):
+    class GrowingLayer(DynamicLayer):  # type: ignore[misc]
         def __init__(self, keys: Tensor | None = None, values: Tensor | None = None) -> None:
             super().__init__()
             self.keys, self.values, self.is_initialized = keys, values, keys is not None
 
         def update(self, k: Tensor, v: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
-            if self.is_initialized:
+            if self.keys is not None and self.values is not None:
                 k, v = torch.cat([self.keys, k], -2), torch.cat([self.values, v], -2)
             self.keys, self.values, self.is_initialized = k, v, True
             return k, v
