@@ -67,7 +67,7 @@ def trained(folder):
     """-> a run on PAIRS, trained"""
     (folder / "a").write_text("\n".join(PAIRS[0]) + "\n")
     (folder / "b").write_text("\n".join(several[0] for several in PAIRS[1]) + "\n")
-    return lambda name, *metrics, **more: train(config(name, *metrics, **more))
+    return lambda name, *metrics, **more: train(config(name, *metrics, **more), callbacks=())
 
 
 def events(run):

@@ -1,4 +1,4 @@
-"""One progress bar on standard error, where that is a terminal, with lines of text above it."""
+"""One progress bar on standard error, where that is a terminal, with lines of text above it; times in words."""
 
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
@@ -26,3 +26,16 @@ def watched(items: Sequence[Item], label: str) -> Iterator[Item]:
     """The items, with a bar that says how many of them are done."""
     with progress_bar() as bar:
         yield from bar.track(items, description=label)
+
+
+def duration(seconds: float) -> str:
+    """For people.
+
+    >>> duration(231.4), duration(7.26), duration(5025)
+    ('3 min 51 s', '7.3 s', '1 h 24 min')
+    """
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    if seconds < 3600:
+        return f"{round(seconds) // 60} min {round(seconds) % 60} s"
+    return f"{round(seconds / 60) // 60} h {round(seconds / 60) % 60} min"

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from seqmixer.config import Config
-from seqmixer.doctor.checkpoints import Subject, examine_checkpoints
+from seqmixer.doctor.checkpoints import Subject, examine_checkpoints, planned_epochs
+from seqmixer.doctor.findings import Diagnosis
 from seqmixer.runs import train
 from seqmixer.storage import checkpoint
 from seqmixer.storage.identity import read_config
@@ -31,24 +32,28 @@ def folder(tmp_path):
 
 def said(folder, overrides=(), length=5):
     path = folder / "config.toml"
-    subject = Subject(Config.load(path, overrides), path, folder, False, tuple(overrides))
-    section = examine_checkpoints(subject, length)
-    return [(finding.level, str(finding)) for finding in section.findings]
+    return found(Subject(Config.load(path, overrides), path, folder, False, tuple(overrides)), length)
+
+
+def found(subject, length):
+    diagnosis = Diagnosis()
+    examine_checkpoints(diagnosis, subject, planned_epochs(subject.config, length))
+    return [(finding.level, str(finding)) for finding in diagnosis.findings["checkpoint"]]
 
 
 def test_a_run_that_is_not_there_yet(tmp_path):
     subject = Subject(Config(name="mine"), tmp_path / "my run.toml", tmp_path / "out/mine", True, ("seed=2",))
     line = f"no run in {tmp_path}/out/mine yet; begin it with: seqmixer train '{tmp_path}/my run.toml' --set seed=2 --out {tmp_path}/out"
-    assert [str(finding) for finding in examine_checkpoints(subject, 5).findings] == [line]
+    assert found(subject, 5) == [("ok", line)]
 
 
 def test_a_finished_run(folder):
     score = read_best(folder)
     assert said(folder) == [
-        ("ok", f"{folder}/last: last, last.1 whole, checksums right"),
+        ("ok", f"{folder}/last: last, last.1 complete, checksums right"),
         (
             "ok",
-            f"{folder}/best: {', '.join(sorted(path.name for path in folder.glob('best*')))} whole, checksums right",
+            f"{folder}/best: {', '.join(sorted(path.name for path in folder.glob('best*')))} complete, checksums right",
         ),
         ("ok", f"finished: 2 epochs done; {score}; score it with: seqmixer evaluate {folder}"),
     ]
@@ -59,7 +64,7 @@ def read_best(folder):
     return f"the best model is of epoch {state['epoch']}, length {state['score']:.2f}"
 
 
-def test_a_run_that_can_go_on(folder):
+def test_a_run_that_can_be_resumed(folder):
     command = f"seqmixer train {folder}/config.toml --set training.epochs=5 --out {folder.parent}"
     line = f"2 of 5 epochs done; {read_best(folder)}; resume with: {command}"
     assert said(folder, ["training.epochs=5"])[-1] == ("ok", line)
@@ -83,7 +88,7 @@ def test_a_damaged_checkpoint_with_one_before_it(folder):
     (folder / "last/state.json").write_text("{")
     assert said(folder, ["training.epochs=5"])[:2] == [
         ("warning", f"{folder}/last is damaged: state.json is not what was written: last.1 is used"),
-        ("ok", f"{folder}/last: last.1 whole, checksums right"),
+        ("ok", f"{folder}/last: last.1 complete, checksums right"),
     ]
     assert said(folder, ["training.epochs=5"])[-1][1].startswith("1 of 5 epochs done; ")
 
@@ -96,7 +101,7 @@ def test_a_lost_best_model_is_a_problem(folder):
     assert ("problem", what) in said(folder)
 
 
-def test_no_whole_checkpoint(folder):
+def test_no_complete_checkpoint(folder):
     for path in folder.glob("best*"):
         (path / "manifest.json").unlink()
     lines = [
@@ -124,7 +129,7 @@ def test_a_damaged_log(folder):
     lines = (folder / "log.jsonl").read_text().splitlines()
     (folder / "log.jsonl").write_text("\n".join(["{", *lines[1:]]) + "\n")
     line = f"{folder}/log.jsonl:1: no event of a run; the log is damaged: fix the line, or delete it"
-    assert said(folder)[0] == ("problem", line)
+    assert said(folder)[-1] == ("problem", line)
     (folder / "log.jsonl").write_text("\n".join(lines[1:]) + "\n")
     assert ("warning", f"{folder}/log.jsonl lacks epochs: 2 are done, 1 are there") in said(folder)
 
@@ -135,7 +140,7 @@ def test_a_renamed_folder(folder):
     assert said(moved)[0] == ("note", line)
 
 
-def test_code_in_the_config_of_a_run_folder_needs_trust_to_go_on(folder):
+def test_code_in_the_config_of_a_run_folder_needs_trust_to_resume(folder):
     config = read_config(folder)
     coded = config.model_copy(update={"reward": config.reward.model_copy(update={"name": "mine:f"})})
     assert Subject(coded, folder / "config.toml", folder, False).command.endswith(" --trust")

@@ -5,7 +5,7 @@ from seqmixer.build import Dimensions, build_model
 from seqmixer.config import Config
 from seqmixer.data import text_task
 from seqmixer.doctor import cost
-from seqmixer.doctor.cost import GIB, MemoryNeed, Plan, Timing, counted, disk, fits, lasts, measured, room
+from seqmixer.doctor.cost import GIB, MemoryNeed, Timing, counted, disk, fits, lasts, measured, room
 from seqmixer.rewards import sentence_bleu
 from seqmixer.training import Training
 
@@ -61,7 +61,7 @@ def test_the_model_of_the_kl_term_is_counted_and_measured(task):
     memory = counted(settings, task, model)
     assert memory == MemoryNeed(n, 4 * n, 4 * n, 8 * n, 3 * 4 * 4 * 5 * 9, reference=4 * n)
     assert memory.total == 20 * n + 3 * 4 * 4 * 5 * 9
-    assert "scores of all words 0.0 MiB, model of the KL term 0.0 MiB)" in str(fits(memory, model))
+    assert "scores of all words 0.0 MiB, model of the KL term 0.0 MiB)" in str(fits(memory, 10 * GIB))
     assert (
         disk(settings, memory) - disk(settings, counted(config(), task, model)) == 3 * 4 * n
     )  # last, last.1, last.new
@@ -94,10 +94,8 @@ def test_the_disk_estimate_holds_for_a_real_run(task, tmp_path):
         ),
     ],
 )
-def test_memory_against_what_the_device_has(task, monkeypatch, available, level, end):
-    monkeypatch.setattr(cost, "device_memory", lambda device: available)
-    model = build_model(config().model, Dimensions.of(task))
-    found = fits(MemoryNeed(2**28 // 4, GIB // 4, GIB // 4, 5 * GIB // 2, GIB), model)
+def test_memory_against_what_the_device_has(available, level, end):
+    found = fits(MemoryNeed(2**28 // 4, GIB // 4, GIB // 4, 5 * GIB // 2, GIB), available)
     assert (found.level, str(found)) == (
         level,
         "67,108,864 parameters; an update needs at least 4.0 GiB (weights 256.0 MiB, gradients 256.0 MiB, optimiser 2.5 "
@@ -107,25 +105,26 @@ def test_memory_against_what_the_device_has(task, monkeypatch, available, level,
 
 def test_a_disk_too_full_for_the_checkpoints(tmp_path, monkeypatch):
     monkeypatch.setattr(cost.shutil, "disk_usage", lambda path: type("Usage", (), {"free": GIB})())
-    memory = MemoryNeed(0, GIB, GIB, 2 * GIB, 0)
-    assert str(room(config(), memory, tmp_path)) == (
+    needed = disk(config(), MemoryNeed(0, GIB, GIB, 2 * GIB, 0))
+    assert str(room(needed, tmp_path / "not/yet")) == (
         f"checkpoints take up to 12.0 GiB of disk: {tmp_path} has 1.0 GiB left; make room, lower training.keep, or choose "
         "another folder with --out"
     )
-    assert room(config(), memory, tmp_path).level == "problem"
+    assert room(needed, tmp_path).level == "problem"
+    assert str(room(GIB, tmp_path)) == "checkpoints take up to 1.0 GiB of disk, 1.0 GiB are free"
 
 
-def test_time_is_the_sum_over_the_epochs_that_are_left(task, tmp_path):
+def test_time_is_the_sum_over_the_epochs_that_are_left(task):
     timing = Timing(first=[10, 20, 30], last=[40, 50, 90], validation=6)
-    plan = Plan(tmp_path, 5, 1, ["XENT", "XENT", "MIXER 3", "MIXER 0", "MIXER 0"])
-    expected = 20 * 2 + 3 * 50 * 2 + 4 * 6  # two updates an epoch
+    stages = ["XENT", "XENT", "MIXER 3", "MIXER 0", "MIXER 0"]
+    expected = 20 * 2 + 3 * 50 * 2 + 4 * 6  # two updates an epoch: 364
     least, most = 10 * 2 + 3 * 40 * 2 + 4 * 6, 30 * 2 + 3 * 90 * 2 + 4 * 6
-    assert str(lasts(config(), task, timing, plan)) == (
-        f"4 epochs of 2 updates and a validation take about {expected / 60:.1f} min here ({least / 60:.1f} min to "
-        f"{most / 60:.1f} min by the fastest and the slowest of 3 measured updates)"
+    assert (expected, least, most) == (6 * 60 + 4, 4 * 60 + 44, 10 * 60 + 24)
+    assert str(lasts(config(), task, timing, stages, done=1)) == (
+        "4 epochs of 2 updates and a validation take about 6 min 4 s here (4 min 44 s to 10 min 24 s by the fastest and "
+        "the slowest of 3 measured updates)"
     )
-    done = Plan(tmp_path, 5, 5, plan.labels)
-    assert str(lasts(config(), task, timing, done)) == "no epochs are left to train"
+    assert str(lasts(config(), task, timing, stages, done=5)) == "no epochs are left to train"
 
 
 def test_updates_are_measured_and_the_first_is_not_counted(task):

@@ -1,27 +1,28 @@
 """What a run will take: memory and disk by counting, time by a few real updates on the real data."""
 
+import os
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
 import torch
 
 from seqmixer.algorithms import Algorithm
+from seqmixer.bars import duration
 from seqmixer.build import Metrics, first
 from seqmixer.config import Config
 from seqmixer.data import Task, batch_count, batches
-from seqmixer.doctor.environment import GIB, device_memory, existing
-from seqmixer.doctor.findings import Check, Finding
-from seqmixer.errors import within_memory
-from seqmixer.evaluation import device_of, evaluate, perplexity
+from seqmixer.doctor.findings import Finding, ok, problem, warning
+from seqmixer.evaluation import evaluate, perplexity
 from seqmixer.kernels import ROOM
 from seqmixer.training.clock import Clock
 from seqmixer.training.step import Step
 from seqmixer.types import SequenceModel
 
+GIB = 2**30
 FLOAT = 4  # bytes
 MOMENTS = {"sgd": 0, "adam": 2}  # numbers that an optimiser keeps of each parameter
 UPDATES = 5  # measured of each kind of stage, after one to warm up
@@ -49,28 +50,7 @@ class Timing:
 
     first: Sequence[float]  # of each update in the first stage
     last: Sequence[float]  # of each update in the last one: the other stages lie between, and are counted like it
-    validation: float  # of a whole split
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What is to be done, and where."""
-
-    folder: Path
-    epochs: int
-    done: int  # epochs that a run has behind it
-    labels: Sequence[str]  # of each epoch's stage
-
-
-@within_memory()
-def examine_cost(config: Config, task: Task, model: SequenceModel, algorithm: Algorithm, plan: Plan) -> Check:
-    """The model is trained for a few updates: it is not the same afterwards."""
-    memory = counted(config, task, model)
-    timing = measured(config, task, model, algorithm, plan.epochs)
-    values = {"memory": asdict(memory), "seconds": asdict(timing), "disk": disk(config, memory)}
-    return Check(
-        "cost", [fits(memory, model), room(config, memory, plan.folder), lasts(config, task, timing, plan)], values
-    )
+    validation: float  # of a split
 
 
 def counted(config: Config, task: Task, model: SequenceModel) -> MemoryNeed:
@@ -90,22 +70,20 @@ def counted(config: Config, task: Task, model: SequenceModel) -> MemoryNeed:
     )
 
 
-def fits(memory: MemoryNeed, model: SequenceModel) -> Finding:
-    available = device_memory(device_of(model))
-    parts = (
-        f"weights {in_bytes(memory.weights)}, gradients {in_bytes(memory.gradients)}, optimiser "
-        f"{in_bytes(memory.optimizer)}, scores of all words {in_bytes(memory.logits)}"
+def fits(memory: MemoryNeed, available: int) -> Finding:
+    """The memory of an update, against what the device has in all."""
+    reference = f", model of the KL term {in_bytes(memory.reference)}" if memory.reference else ""
+    what = (
+        f"{memory.parameters:,} parameters; an update needs at least {in_bytes(memory.total)} (weights "
+        f"{in_bytes(memory.weights)}, gradients {in_bytes(memory.gradients)}, optimiser {in_bytes(memory.optimizer)}, "
+        f"scores of all words {in_bytes(memory.logits)}{reference})"
     )
-    if memory.reference:
-        parts += f", model of the KL term {in_bytes(memory.reference)}"
-    what = f"{memory.parameters:,} parameters; an update needs at least {in_bytes(memory.total)} ({parts})"
+    why = f"the device has {in_bytes(available)}"
     if memory.total > available:
-        why = f"the device has {in_bytes(available)}"
-        return Finding("problem", what, why, "lower training.batch_size, data.target_max_size or model.hidden")
+        return problem(what, why, "lower training.batch_size, data.target_max_size or model.hidden")
     if memory.total > 0.7 * available:
-        why = f"the device has {in_bytes(available)}, and not all is counted"
-        return Finding("warning", what, why, "lower training.batch_size")
-    return Finding("ok", what)
+        return warning(what, f"{why}, and not all is counted", "lower training.batch_size")
+    return ok(what)
 
 
 def disk(config: Config, memory: MemoryNeed) -> int:
@@ -113,16 +91,19 @@ def disk(config: Config, memory: MemoryNeed) -> int:
     return (config.training.keep + 2) * (memory.weights + memory.optimizer + memory.reference) + 3 * memory.weights
 
 
-def room(config: Config, memory: MemoryNeed, folder: Path) -> Finding:
-    needed, free = disk(config, memory), shutil.disk_usage(existing(folder)).free
+def room(needed: int, folder: Path) -> Finding:
+    """The bytes of all checkpoints, against what the disk of the run folder has left."""
+    place = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    free = shutil.disk_usage(place).free
     what = f"checkpoints take up to {in_bytes(needed)} of disk"
     if needed > free:
-        why = f"{existing(folder)} has {in_bytes(free)} left"
-        return Finding("problem", what, why, "make room, lower training.keep, or choose another folder with --out")
-    return Finding("ok", what)
+        advice = "make room, lower training.keep, or choose another folder with --out"
+        return problem(what, f"{place} has {in_bytes(free)} left", advice)
+    return ok(f"{what}, {in_bytes(free)} are free")
 
 
 def measured(config: Config, task: Task, model: SequenceModel, algorithm: Algorithm, epochs: int) -> Timing:
+    """The model is trained for a few updates: it is not the same afterwards."""
     split = first(task.valid, min(len(task.valid), config.evaluation.batch_size))
     began = time.perf_counter()
     perplexity(model, task, split, config.evaluation.batch_size)
@@ -130,42 +111,44 @@ def measured(config: Config, task: Task, model: SequenceModel, algorithm: Algori
     validation = (time.perf_counter() - began) * len(task.valid) / len(split)
     algorithm.set_reference(model)
     step = Step(model.train(), algorithm, config.training, Clock())
-    at_first, at_last = (updates(config, task, step, model, epoch) for epoch in (0, epochs - 1))
+    at_first, at_last = (updates(config, task, step, epoch) for epoch in (0, epochs - 1))
     return Timing(at_first, at_last, validation)
 
 
-def updates(config: Config, task: Task, step: Step, model: SequenceModel, epoch: int) -> list[float]:
+def updates(config: Config, task: Task, step: Step, epoch: int) -> list[float]:
     """Seconds of a few updates as that epoch does them."""
     seconds = []
-    count = min(batch_count(task.train, config.training.batch_size), UPDATES + 1)
     stream = batches(task.train, config.training.batch_size, task.length, seed=config.seed, epoch=epoch)
-    for batch, _ in zip(stream, range(count), strict=False):
+    for _, batch in zip(range(UPDATES + 1), stream, strict=False):
         began = time.perf_counter()
-        step(batch.to(device_of(model)), epoch)
+        step(batch.to(step.device), epoch)
         if torch.accelerator.is_available():
             torch.accelerator.synchronize()
         seconds.append(time.perf_counter() - began)
     return seconds[1:] or seconds  # the first one warms up, if there is another
 
 
-def lasts(config: Config, task: Task, timing: Timing, plan: Plan) -> Finding:
-    """From here to the end of the schedule."""
-    left = plan.labels[plan.done :]
+def lasts(config: Config, task: Task, timing: Timing, stages: Sequence[str], done: int) -> Finding:
+    """From here to the end of the schedule: `stages` has a label for each epoch, `done` epochs are behind."""
+    left = stages[done:]
     if not left:
-        return Finding("ok", "no epochs are left to train")
+        return ok("no epochs are left to train")
     updates = batch_count(task.train, config.training.batch_size)
-    at_first = sum(label == plan.labels[0] for label in left)
+    at_first = sum(label == stages[0] for label in left)
 
-    def total(of: Callable[[Sequence[float]], float]) -> float:
-        return updates * (at_first * of(timing.first) + (len(left) - at_first) * of(timing.last))
+    def total(of: Callable[[Sequence[float]], float]) -> str:
+        training = updates * (at_first * of(timing.first) + (len(left) - at_first) * of(timing.last))
+        return duration(training + len(left) * timing.validation)
 
-    validating = len(left) * timing.validation
-    expected, least, most = (total(of) + validating for of in (median, min, max))
-    spread = (
-        f"{in_time(least)} to {in_time(most)} by the fastest and the slowest of {len(timing.last)} measured updates"
-    )
-    what = f"{len(left)} epochs of {updates} updates and a validation take about {in_time(expected)} here ({spread})"
-    return Finding("ok", what)
+    spread = f"{total(min)} to {total(max)} by the fastest and the slowest of {len(timing.last)} measured updates"
+    return ok(f"{len(left)} epochs of {updates} updates and a validation take about {total(median)} here ({spread})")
+
+
+def memory_of(device: torch.device) -> int:
+    """Bytes in all."""
+    if device.type == "cpu":
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return torch.accelerator.get_memory_info(device)[1]
 
 
 def in_bytes(number: float) -> str:
@@ -174,13 +157,3 @@ def in_bytes(number: float) -> str:
     ('3.0 MiB', '5.0 GiB')
     """
     return f"{number / GIB:.1f} GiB" if number >= GIB else f"{number / 2**20:.1f} MiB"
-
-
-def in_time(seconds: float) -> str:
-    """
-    >>> in_time(8.2), in_time(200), in_time(9000)
-    ('8 s', '3.3 min', '2.5 h')
-    """
-    if seconds < 60:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.1f} min" if seconds < 3600 else f"{seconds / 3600:.1f} h"

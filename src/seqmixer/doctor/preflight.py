@@ -5,6 +5,7 @@ one source, some with a higher reward than others; and it mostly lifts words tha
 already.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -13,7 +14,7 @@ from torch import Tensor
 from seqmixer.build import first
 from seqmixer.data import Split, in_order
 from seqmixer.decoding import deployed, free, generate, greedy, sample, shift
-from seqmixer.doctor.findings import Finding
+from seqmixer.doctor.findings import Finding, note, ok, problem, warning
 from seqmixer.errors import within_memory
 from seqmixer.evaluation import device_of
 from seqmixer.losses import entropy
@@ -56,20 +57,20 @@ def preflight(
     def written(choose: Choose) -> Tensor:
         return generate(model, batch.source, *free(batch.source, length), choose)  # (B, T)
 
-    def paid(words: Tensor) -> Tensor:
+    def rewarded(words: Tensor) -> Tensor:
         return reward(batch.rollout(words))  # (B,)
 
     best = written(greedy)  # (B, T)
     drawn = [written(sample) for _ in range(samples)]
     words = torch.stack(drawn)  # (K, B, T)
-    r = torch.stack([paid(each) for each in drawn])  # (K, B)
+    r = torch.stack([rewarded(each) for each in drawn])  # (K, B)
     return Preflight(
         sentences=len(batch),
         samples=samples,
         reward_samples=float(r.mean()),
         reward_best=float(r.amax(0).mean()),
-        reward_greedy=float(paid(best).mean()),
-        reward_references=float(paid(batch.target).mean()),
+        reward_greedy=float(rewarded(best).mean()),
+        reward_references=float(rewarded(batch.target).mean()),
         spread_batch=float(r.std(correction=0)),
         spread_source=float(r.std(0, correction=0).mean()),
         entropy=float(entropy(scores(model, batch, drawn[0]))[drawn[0] != PAD].mean()),
@@ -94,38 +95,42 @@ def ranks(o: Tensor, target: Tensor) -> dict[str, float]:
     return {name: float(((counted >= low) & (counted <= high)).float().mean()) for name, (low, high) in bounds.items()}
 
 
-def described(found: Preflight) -> list[Finding]:
+def described(found: Preflight) -> Iterator[Finding]:
     """What was measured, in words."""
     ranks = ", ".join(f"{name}: {share:.0%}" for name, share in found.ranks.items())
-    lines = (
+    yield ok(
         f"reward of samples {found.reward_samples:.3f}, of the best of {found.samples} {found.reward_best:.3f}, of "
-        f"greedy search {found.reward_greedy:.3f}, of references {found.reward_references:.3f}",
-        f"spread of the reward {found.spread_batch:.3f}, between samples of one source {found.spread_source:.3f}; "
-        f"entropy {found.entropy:.2f} nats; {found.same_as_greedy:.0%} of samples are what greedy search writes",
-        f"rank of the right word {ranks}; samples have {found.length_ratio:.2f} times the words of their references, "
-        f"{found.cut:.0%} do not end before T",
+        f"greedy search {found.reward_greedy:.3f}, of references {found.reward_references:.3f}"
     )
-    return [Finding("ok", line) for line in lines]
+    yield ok(
+        f"spread of the reward {found.spread_batch:.3f}, between samples of one source {found.spread_source:.3f}; "
+        f"entropy {found.entropy:.2f} nats; {found.same_as_greedy:.0%} of samples are what greedy search writes"
+    )
+    yield ok(
+        f"rank of the right word {ranks}; samples have {found.length_ratio:.2f} times the words of their references, "
+        f"{found.cut:.0%} do not end before T"
+    )
 
 
 def verdict(valid: Preflight, train: Preflight) -> list[Finding]:
     """Whether sequence-level training is likely to work. It takes place on training sentences: they decide."""
     if train.spread_batch < 1e-6 and train.same_as_greedy < SURE:
-        what = "sequence-level training will not work"
         why = f"every sample has reward {train.reward_samples:.3f}, whatever it says"
-        return [Finding("problem", what, why, "look at the reward")]
+        return [problem("sequence-level training will not work", why, "look at the reward")]
     if train.ranks["1"] < WRITES:
         what = "sequence-level training is not likely to work: the model cannot write yet"
         why = f"the right word is its first choice only {train.ranks['1']:.0%} of the time"
-        return [
-            Finding("problem", what, why, "train with cross entropy first: algorithm.xent_epochs, or training.start")
-        ]
+        return [problem(what, why, "train with cross entropy first: algorithm.xent_epochs, or training.start")]
     if train.same_as_greedy >= SURE or train.spread_source < 0.01 * abs(train.reward_references):
         return [nothing_to_learn(train)]
-    found = [*overfitted(valid, train), *doubts(valid)]
-    return (
-        [*found, Finding("note", "sequence-level training may work, in spite of these")] if found else [likely(valid)]
+    if found := [*doubts(valid, train)]:
+        return [*found, note("sequence-level training may work, in spite of these")]
+    why = (
+        f"samples differ (spread {valid.spread_source:.3f} for one source), the best of {valid.samples} beats greedy "
+        f"search by {valid.reward_best - valid.reward_greedy:.3f}, and {valid.ranks['2-3']:.0%} of the right words "
+        "rank 2nd or 3rd: those are the ones it lifts"
     )
+    return [ok("sequence-level training is likely to work", why)]
 
 
 def nothing_to_learn(train: Preflight) -> Finding:
@@ -135,50 +140,30 @@ def nothing_to_learn(train: Preflight) -> Finding:
         f"of one source differ by {train.spread_source:.3f} in reward"
     )
     if train.reward_greedy < 0.95 * train.reward_references:
-        return Finding("problem", what, why, "start from a model that is less sure of itself, such as an earlier one")
+        return problem(what, why, "start from a model that is less sure of itself, such as an earlier one")
     advice = "have more training sentences, a smaller model.hidden, model.dropout, or fewer epochs of cross entropy"
-    return Finding("problem", what, f"{why}: the model knows its references by heart", advice)
+    return problem(what, f"{why}: the model knows its references by heart", advice)
 
 
-def overfitted(valid: Preflight, train: Preflight) -> list[Finding]:
-    if valid.reward_greedy >= 0.5 * train.reward_greedy:
-        return []
-    what = (
-        f"greedy search has reward {train.reward_greedy:.3f} on training sentences and {valid.reward_greedy:.3f} on "
-        "validation sentences"
-    )
-    why = "the model has learnt the former by heart, and its reward there will not carry over"
-    return [Finding("warning", what, why, "have more training sentences, or model.dropout")]
-
-
-def doubts(found: Preflight) -> list[Finding]:
+def doubts(valid: Preflight, train: Preflight) -> Iterator[Finding]:
     """What does not stop it, but will show."""
-    findings = []
-    if found.reward_best <= found.reward_greedy:
-        best = f"the best of {found.samples} samples has reward {found.reward_best:.3f}"
-        what = f"{best}, greedy search {found.reward_greedy:.3f}"
+    longer = "train with cross entropy for longer"
+    if valid.reward_greedy < 0.5 * train.reward_greedy:
+        why = "the model has learnt the former by heart, and its reward there will not carry over"
+        rewards = f"{train.reward_greedy:.3f} on training sentences and {valid.reward_greedy:.3f} on validation"
+        what = f"greedy search has reward {rewards} sentences"
+        yield warning(what, why, "have more training sentences, or model.dropout")
+    if valid.reward_best <= valid.reward_greedy:
+        best = f"the best of {valid.samples} samples has reward {valid.reward_best:.3f}"
         why = "sampling finds nothing better, so there is little to learn"
-        findings.append(Finding("warning", what, why, "train with cross entropy for longer, or take a finer reward"))
-    if found.reward_references <= found.reward_greedy:
-        what = f"references have reward {found.reward_references:.3f}, no more than greedy search"
-        findings.append(Finding("warning", what, "the reward does not prefer them", "look at the reward"))
-    if found.cut > 0.5:
-        what = f"{found.cut:.0%} of the samples do not end before T"
+        yield warning(f"{best}, greedy search {valid.reward_greedy:.3f}", why, f"{longer}, or take a finer reward")
+    if valid.reward_references <= valid.reward_greedy:
+        what = f"references have reward {valid.reward_references:.3f}, no more than greedy search"
+        yield warning(what, "the reward does not prefer them", "look at the reward")
+    if valid.cut > 0.5:
         advice = "raise data.length, or give the reward a length penalty"
-        findings.append(Finding("warning", what, "the model does not know when to stop", advice))
-    elif not 0.5 < found.length_ratio < 1.5:
-        what = f"samples have {found.length_ratio:.2f} times the words of their references"
-        findings.append(
-            Finding("warning", what, "the model is not trained enough", "train with cross entropy for longer")
-        )
-    return findings
-
-
-def likely(found: Preflight) -> Finding:
-    what = "sequence-level training is likely to work"
-    why = (
-        f"samples differ (spread {found.spread_source:.3f} for one source), the best of {found.samples} beats greedy "
-        f"search by {found.reward_best - found.reward_greedy:.3f}, and {found.ranks['2-3']:.0%} of the right words "
-        "rank 2nd or 3rd: those are the ones it lifts"
-    )
-    return Finding("ok", what, why)
+        what = f"{valid.cut:.0%} of the samples do not end before T"
+        yield warning(what, "the model does not know when to stop", advice)
+    elif not 0.5 < valid.length_ratio < 1.5:
+        what = f"samples have {valid.length_ratio:.2f} times the words of their references"
+        yield warning(what, "the model is not trained enough", longer)

@@ -8,13 +8,13 @@ from statistics import mean, stdev
 
 from rich.table import Table
 
+from seqmixer.bars import duration
 from seqmixer.config import Config
 from seqmixer.experiments.figures import learning_curves, relative_gains
 from seqmixer.experiments.grid import Recipe, run_grid
 from seqmixer.experiments.methods import BASE, LABELS, METHODS, NEW, OLD, PROPOSED, RATIO, REFERENCE
 from seqmixer.experiments.report import (
     ReportTable,
-    duration,
     examples,
     how,
     number,

@@ -10,6 +10,7 @@ import torch
 from rich.table import Table
 
 from seqmixer import __version__
+from seqmixer.bars import duration
 from seqmixer.errors import RunError, missing_extra
 from seqmixer.experiments.figures import standalone
 from seqmixer.experiments.grid import shared_task
@@ -151,16 +152,3 @@ def spelled(scores: MethodScores, wanted: bool = False) -> str:
     """Mean ± deviation, bold if that is wanted."""
     text = number(scores.mean) + ("" if scores.deviation is None else f" ± {number(scores.deviation)}")
     return f"**{text}**" if wanted else text
-
-
-def duration(seconds: float) -> str:
-    """For people.
-
-    >>> duration(231.4), duration(7.26), duration(5025)
-    ('3 min 51 s', '7.3 s', '1 h 24 min')
-    """
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    if seconds < 3600:
-        return f"{round(seconds) // 60} min {round(seconds) % 60} s"
-    return f"{round(seconds / 60) // 60} h {round(seconds / 60) % 60} min"

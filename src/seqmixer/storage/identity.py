@@ -143,12 +143,6 @@ def first_path(*named: str) -> str | None:
     return next((name for text in named for _, name in parse(text) if is_path(name)), None)
 
 
-def without_code(config: Config) -> Config:
-    """The same config, its metrics without Python code."""
-    metrics = tuple(text for text in config.metrics if not first_path(text)) or ("bleu",)
-    return config.model_copy(update={"evaluation": config.evaluation.model_copy(update={"metrics": metrics})})
-
-
 def checksums(folder: Path, config: Config) -> Iterator[tuple[str, str]]:
     for name in FILES:
         if (folder / name).is_file():

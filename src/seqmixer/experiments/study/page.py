@@ -9,11 +9,12 @@ from typing import Any
 from rich.table import Table
 
 from seqmixer import __version__
+from seqmixer.bars import duration
 from seqmixer.errors import ConfigError
 from seqmixer.experiments.figures import small_multiples
 from seqmixer.experiments.grid import Recipe, run_grid
 from seqmixer.experiments.methods import LABELS, OLD
-from seqmixer.experiments.report import ReportTable, duration, how, number, require_extra, write_figures
+from seqmixer.experiments.report import ReportTable, how, number, require_extra, write_figures
 from seqmixer.experiments.study.results import LIMITS, MORE_REPETITION, Gain, Line, Study, read_study
 from seqmixer.experiments.study.runs import WIDTHS, judge
 from seqmixer.experiments.watching import watched

@@ -13,12 +13,13 @@ from rich.markup import escape
 from rich.table import Table
 
 from seqmixer import __version__, files
+from seqmixer.bars import duration
 from seqmixer.config import Config
 from seqmixer.errors import RunError
 from seqmixer.evaluation import read_scores
 from seqmixer.experiments.figures import standalone, style, svg
 from seqmixer.experiments.methods import LIGHT, PROPOSED
-from seqmixer.experiments.report import ReportTable, duration, number
+from seqmixer.experiments.report import ReportTable, number
 from seqmixer.experiments.sweep.search import Sweep, load_study, locked, trial_name
 from seqmixer.experiments.sweep.space import Choices, Range, Value, changed
 from seqmixer.experiments.sweep.trials import Outcome, outcomes
