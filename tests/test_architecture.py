@@ -29,7 +29,7 @@ LAYERS = [  # a module imports only from its own part and from rows above
     {"training"},
     {"build"},
     {"runs"},
-    {"experiments", "doctor"},
+    {"experiments", "doctor", "serve"},
     {"cli"},
 ]
 RANK = {name: i for i, row in enumerate(LAYERS) for name in row}

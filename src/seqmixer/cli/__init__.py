@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from seqmixer.cli import data, doctor, running, scoring, sweep, tables  # noqa: F401  (their commands enter the application)
+from seqmixer.cli import data, doctor, running, scoring, serving, sweep, tables  # noqa: F401  (their commands enter the application)
 from seqmixer.cli.options import app, this_command
 from seqmixer.errors import Interrupted, Lost, SeqmixerError, printable, within_memory
 from seqmixer.parallel import launch
