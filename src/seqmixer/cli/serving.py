@@ -38,8 +38,8 @@ def serve(
     from seqmixer.serve.service import Service, opened
 
     web.require_extra()
-    listener = web.listening(host, port)
-    service = Service(opened(runs))
-    url, local = web.address(listener)
-    a_minute = rate or (None if local else RATE)
-    web.serve(service, listener, a_minute, lambda: put(f"{url}  Ctrl-C ends it"))
+    with web.listening(host, port) as listener:
+        service = Service(opened(runs))
+        url, local = web.address(listener)
+        a_minute = rate or (None if local else RATE)
+        web.serve(service, listener, a_minute, lambda: put(f"{url}  Ctrl-C ends it"))

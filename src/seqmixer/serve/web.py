@@ -124,7 +124,6 @@ def serve(service: Service, listener: socket.socket, a_minute: int | None, ready
             server.run(sockets=[listener])
     finally:
         service.close()
-        listener.close()
 
 
 def require_extra() -> None:
