@@ -10,7 +10,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from seqmixer.build import Metrics
 from seqmixer.data import Split
 from seqmixer.errors import DataError, RunError, SeqmixerError, unknown
 from seqmixer.rewards import Metric
@@ -18,7 +17,7 @@ from seqmixer.runs import Run, load
 from seqmixer.runs.explain import Explanation, Searches, explain
 from seqmixer.runs.threads import threads
 from seqmixer.serve.limits import CHARACTERS, ROOM, SOURCES, WAITING, WORDS, Busy, Question
-from seqmixer.storage.identity import require_same_data, without_code
+from seqmixer.storage.identity import first_path, require_same_data
 
 Source = str | list[float]
 
@@ -195,7 +194,8 @@ def with_data(name: str, run: Run) -> Served:
     try:
         task = run.task()
         require_same_data(run.folder, {"test": task.test})
-        metric = Metrics(without_code(run.config), task, run.folder).chosen[0]
+        names = [name for name in run.config.metrics if not first_path(name)] or ["bleu"]
+        (metric,) = run.metrics(task, names[:1])
     except SeqmixerError as error:
         return Served(name, run, lacks=f"no examples and no scores: {error}")
     return Served(name, run, task.test, metric)
