@@ -22,9 +22,9 @@ from seqmixer.rewards import (
     CharacterTable,
     DocumentFrequencies,
     as_reward,
-    cider_d,
+    chrf_metric,
+    cider_metric,
     sentence_bleu,
-    sentence_chrf,
 )
 from seqmixer.types import EOS, PAD, Reward, Rollout
 
@@ -96,8 +96,8 @@ def ours(rollout: Rollout) -> dict[str, tuple[Reward, bool]]:
         "ROUGE-2": (as_reward(METRICS["rouge2_f"]), False),
         "ROUGE-L": (as_reward(METRICS["rouge_l"]), False),
         "edit distance": (as_reward(METRICS["edit"]), False),
-        "chrF": (sentence_chrf(table), False),
-        "CIDEr-D": (cider_d(frequencies), True),
+        "chrF": (chrf_metric(table).reward, False),
+        "CIDEr-D": (cider_metric(frequencies).reward, True),
     }
 
 

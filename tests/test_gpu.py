@@ -15,11 +15,11 @@ from seqmixer.rewards import (
     DocumentFrequencies,
     Merges,
     Style,
-    cider_d,
+    chrf_metric,
+    cider_metric,
     on_whole_words,
     replayable,
     sentence_bleu,
-    sentence_chrf,
 )
 from seqmixer.training import Callback, Training, epochs, read_log
 from seqmixer.types import EOS, PAD, Rollout
@@ -114,8 +114,8 @@ def test_rewards_with_tables_of_their_own_are_captured_and_equal_the_cpu():
     hypotheses, references = sentences(len(vocabulary)), torch.stack([sentences(len(vocabulary)) for _ in range(5)], 1)
     documents = [[[word for word in row if word != PAD] for row in group] for group in references.tolist()]
     rewards = {
-        "cider": cider_d(DocumentFrequencies.build(documents)),
-        "chrf": sentence_chrf(CharacterTable.build(vocabulary)),
+        "cider": cider_metric(DocumentFrequencies.build(documents)).reward,
+        "chrf": chrf_metric(CharacterTable.build(vocabulary)).reward,
         "merged": on_whole_words(sentence_bleu, Merges.of(vocabulary, Style.BPE)),
     }
     there = Rollout(hypotheses.cuda(), references.cuda())

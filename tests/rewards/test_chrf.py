@@ -11,7 +11,7 @@ import sentences
 from seqmixer.rewards import chrf
 from seqmixer.rewards.characters import CharacterTable, Units
 from seqmixer.rewards.metric import unk_as_word
-from seqmixer.rewards.ranking import ranks, together
+from seqmixer.rewards.ngrams import ranks, together
 from seqmixer.types import BOS, EOS, PAD, UNK, Rollout
 
 SPECIALS = ["<pad>", "<s>", "</s>", "<unk>"]
@@ -113,13 +113,13 @@ def test_each_unk_is_a_character_of_its_own(examples):
 )
 def test_a_special_sentence_scores_as_in_sacrebleu(hypothesis, references):
     rollout = Rollout(*tensors([hypothesis], [references]))
-    for reward, word_order in ((chrf.sentence_chrf(TABLE), 0), (chrf.sentence_chrf_plus_plus(TABLE), 2)):
+    for reward, word_order in ((chrf.chrf_metric(TABLE).reward, 0), (chrf.chrf_metric(TABLE, "chrf++").reward, 2)):
         score = CHRF(word_order=word_order).sentence_score(text(hypothesis), [text(r) for r in references]).score
         assert 100 * reward(rollout).item() == pytest.approx(score, abs=1e-4)
 
 
 def test_missing_references_do_not_count():
-    reward = chrf.sentence_chrf(TABLE)
+    reward = chrf.chrf_metric(TABLE).reward
     words, references = tensors([[4, 5, 13], [4, 5]], [[[5, 13]], [[4, 7], [8]]])
     missing = torch.full_like(references[:, :1], PAD)
     more = torch.cat([missing, references, missing], 1)
@@ -137,7 +137,7 @@ def test_the_reward_is_the_score_of_the_sentence_whatever_was_given():
     words, references = tensors([[13, 4], [5, 6]], [[[13, 5]], [[6, 6]]])
     rows = chrf.chrf_metric(TABLE).statistics(Rollout(words, references))
     expected = torch.stack([chrf.corpus(row.unsqueeze(0)) for row in rows]) / 100
-    torch.testing.assert_close(chrf.sentence_chrf(TABLE)(Rollout(words, references, start=1)), expected)
+    torch.testing.assert_close(chrf.chrf_metric(TABLE).reward(Rollout(words, references, start=1)), expected)
     assert (expected > 0).all()
 
 
@@ -184,18 +184,18 @@ def test_sentences_of_an_example_are_padded_to_one_length(length, other):
     assert both.tolist() == [[hypothesis, reference, reference]]
 
 
-@pytest.mark.parametrize("reward", [chrf.sentence_chrf(TABLE), chrf.sentence_chrf_plus_plus(TABLE)])
-def test_chrf_asks_the_device_no_question(reward):
+@pytest.mark.parametrize("name", ["chrf", "chrf++"])
+def test_chrf_does_not_synchronise_with_the_device(name):
     """The meta device holds no values: an `.item()`, or a tensor made elsewhere, raises there."""
     words = torch.ones(4, 6, dtype=torch.long, device="meta")
     references = torch.ones(4, 3, 5, dtype=torch.long, device="meta")
-    result = reward(Rollout(words, references))
+    result = chrf.chrf_metric(TABLE, name).reward(Rollout(words, references))
     assert result.shape == (4,)
     assert result.device.type == "meta"
 
 
 def test_the_signatures_say_how_the_scores_are_made():
-    plain, plus = chrf.chrf_metric(TABLE), chrf.chrf_plus_plus_metric(TABLE)
+    plain, plus = chrf.chrf_metric(TABLE), chrf.chrf_metric(TABLE, "chrf++")
     assert (plain.name, plus.name) == ("chrf", "chrf++")
     assert plain.signature == "chrf|nc:6|nw:0|beta:2|space:no|eff:yes|unk:never-matches|refs:best"
     assert plus.signature == "chrf|nc:6|nw:2|beta:2|space:no|eff:yes|unk:never-matches|refs:best"

@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 import sentences
 from seqmixer.errors import DataError, RewardError
 from seqmixer.rewards import cider
-from seqmixer.rewards.cider import DocumentFrequencies, cider_d, cider_metric
+from seqmixer.rewards.cider import DocumentFrequencies, cider_metric
 from seqmixer.rewards.metric import unk_as_word
 from seqmixer.types import BOS, EOS, PAD, UNK, Rollout
 
@@ -123,7 +123,7 @@ def test_a_special_sentence_scores_as_in_pycocoevalcap(hypothesis, references):
 
 
 def test_missing_references_do_not_count():
-    reward = cider_d(DocumentFrequencies.build(ended(DOCUMENTS)))
+    reward = cider_metric(DocumentFrequencies.build(ended(DOCUMENTS))).reward
     words, references = tensors([[4, 5, 6, 7], [4, 5]], [[[4, 5, 6, 7]], [[4, 5, 7], [4, 6]]])
     missing = torch.full_like(references[:, :1], PAD)
     more = torch.cat([missing, references, missing], 1)
@@ -144,7 +144,7 @@ def test_sentences_may_be_shorter_than_the_longest_gram(width):
 def test_the_reward_is_a_tenth_of_the_score_whatever_was_given():
     frequencies = DocumentFrequencies.build(ended(DOCUMENTS))
     words, references = tensors([[4, 5, 6, 7, 8], [4, 5, 6]], [[[4, 5, 6, 7, 8]], [[4, 6, 6], [4, 5, 9]]])
-    rewards = cider_d(frequencies)(Rollout(words, references, start=2))
+    rewards = cider_metric(frequencies).reward(Rollout(words, references, start=2))
     assert rewards[0].item() == pytest.approx(1)
     torch.testing.assert_close(rewards, cider.statistics(words, references, frequencies).squeeze(1) / 10)
 
@@ -256,7 +256,7 @@ def test_a_damaged_or_missing_file_is_named(tmp_path):
 
 def test_cider_asks_the_device_no_question():
     """The meta device holds no values: an `.item()`, or a tensor made elsewhere, raises there."""
-    reward = cider_d(DocumentFrequencies.build(ended(DOCUMENTS)))
+    reward = cider_metric(DocumentFrequencies.build(ended(DOCUMENTS))).reward
     words = torch.ones(4, 6, dtype=torch.long, device="meta")
     references = torch.ones(4, 3, 5, dtype=torch.long, device="meta")
     result = reward(Rollout(words, references))
@@ -268,7 +268,7 @@ def test_the_frequencies_are_copied_once_to_a_device(monkeypatch):
     copies = []
     copy = DocumentFrequencies.to
     monkeypatch.setattr(DocumentFrequencies, "to", lambda self, device: copies.append(device) or copy(self, device))
-    reward = cider_d(DocumentFrequencies.build(ended(DOCUMENTS)))
+    reward = cider_metric(DocumentFrequencies.build(ended(DOCUMENTS))).reward
     words, references = tensors([[4, 5]], [[[4, 5]]])
     for device in ("cpu", "meta", "cpu", "meta"):
         reward(Rollout(words.to(device), references.to(device)))

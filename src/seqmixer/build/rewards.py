@@ -15,7 +15,6 @@ from seqmixer.rewards import (
     Merges,
     Metric,
     chrf_metric,
-    chrf_plus_plus_metric,
     cider_metric,
     detect,
     from_path,
@@ -75,7 +74,7 @@ class Metrics:
                 return chrf_metric(self.merges.characters if self.merges else self.characters)
             case "chrf++":
                 self.require_words(name)
-                return chrf_plus_plus_metric(self.characters)
+                return chrf_metric(self.characters, name)
             case _ if name in METRICS:
                 return METRICS[name]
             case _:

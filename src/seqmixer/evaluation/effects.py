@@ -7,8 +7,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from seqmixer.data import Table
-from seqmixer.rewards.ngrams import inside
-from seqmixer.rewards.ranking import ranks
+from seqmixer.rewards.ngrams import inside, ranks
 from seqmixer.types import EOS, PAD, UNK
 
 LONGEST = 4  # words of an n-gram that repeats the one before it

@@ -3,8 +3,8 @@
 from seqmixer.functions import from_path
 from seqmixer.rewards.bleu import best_sentence_bleu, sentence_bleu
 from seqmixer.rewards.characters import CharacterTable
-from seqmixer.rewards.chrf import chrf_metric, chrf_plus_plus_metric, sentence_chrf, sentence_chrf_plus_plus
-from seqmixer.rewards.cider import DocumentFrequencies, cider_d, cider_metric
+from seqmixer.rewards.chrf import chrf_metric
+from seqmixer.rewards.cider import DocumentFrequencies, cider_metric
 from seqmixer.rewards.ending import with_end, with_ends
 from seqmixer.rewards.metric import (
     BLEU,
@@ -54,8 +54,6 @@ __all__ = [
     "begin",
     "best_sentence_bleu",
     "chrf_metric",
-    "chrf_plus_plus_metric",
-    "cider_d",
     "cider_metric",
     "combined",
     "detect",
@@ -71,8 +69,6 @@ __all__ = [
     "replayable",
     "rouge2_recall",
     "sentence_bleu",
-    "sentence_chrf",
-    "sentence_chrf_plus_plus",
     "sum_signature",
     "summed_metric",
     "unk_as_word",

@@ -17,49 +17,23 @@ from seqmixer.types import Rollout
 ORDER = 4
 
 Smoothing = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # (..., order) matches, totals -> what is divided by what
-ReferenceLength = Callable[[Tensor, Tensor], Tensor]  # (B, T), (B, R, L) -> (B,)
 
 
-def statistics(
-    words: Tensor,
-    references: Tensor,
-    start: int | Tensor = 0,
-    order: int = ORDER,
-    reference_length: ReferenceLength = ngrams.closest_length,
-) -> Tensor:
+def statistics(words: Tensor, references: Tensor, start: int | Tensor = 0, order: int = ORDER) -> Tensor:
     """Matches of order 1-4, n-grams of order 1-4, hypothesis length, reference length.  (B, T), (B, R, L) -> (B, 10)
 
     With several references a gram's matches are clipped by the reference that has it most often, and the reference
-    length is the one closest to the hypothesis' length, the shorter of two; or `references.shortest_length`.
+    length is the one closest to the hypothesis' length, the shorter of two.
     """
-    matches = [paid.any(1).sum(-1) for paid in ngrams.matched(words, references, order, start)]
+    matches = [counted.any(1).sum(-1) for counted in ngrams.matched(words, references, order, start)]
     totals = [ngrams.total(words, n, start) for n in range(1, order + 1)]
-    sizes = [ngrams.lengths(words), reference_length(words, references)]
+    sizes = [ngrams.lengths(words), ngrams.closest_length(words, references)]
     return torch.stack([*matches, *totals, *sizes], -1).float()  # (B, 2 order + 2)
 
 
 def unsmoothed(matches: Tensor, totals: Tensor) -> tuple[Tensor, Tensor]:
     """An order without a match makes the score 0."""
     return matches, totals
-
-
-def add_k(k: float) -> Smoothing:
-    """Add k to matches and totals of order 2 and more (Lin and Och, 2004)."""
-
-    def smoothing(matches: Tensor, totals: Tensor) -> tuple[Tensor, Tensor]:
-        added = k * (torch.arange(matches.shape[-1], device=matches.device) > 0)  # (order,)
-        return matches + added, totals + added
-
-    return smoothing
-
-
-def floor(value: float) -> Smoothing:
-    """An order without a match has `value` matches."""
-
-    def smoothing(matches: Tensor, totals: Tensor) -> tuple[Tensor, Tensor]:
-        return torch.where(matches > 0, matches, value), totals
-
-    return smoothing
 
 
 def halving(matches: Tensor, totals: Tensor) -> tuple[Tensor, Tensor]:
@@ -78,8 +52,8 @@ def score(rows: Tensor, smoothing: Smoothing = unsmoothed, effective_order: bool
 
     >>> words = torch.tensor([[5, 6, 7, 2]])
     >>> rows = statistics(words, words.unsqueeze(1))
-    >>> score(rows), score(rows, effective_order=True), score(rows, add_k(1.0))
-    (tensor([0.]), tensor([1.]), tensor([1.]))
+    >>> score(rows), score(rows, effective_order=True)
+    (tensor([0.]), tensor([1.]))
     """
     matches, totals, hypothesis, reference = _split(rows)
     above, below = smoothing(matches, totals)  # (..., order)

@@ -7,7 +7,6 @@ A sentence has room for as many characters as its words could have at most, so t
 the vocabulary.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 
@@ -16,10 +15,8 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from seqmixer.rewards.characters import CharacterTable, Units
-from seqmixer.rewards.metric import Metric, as_reward, counting, uncounted
-from seqmixer.rewards.ranking import ranks
-from seqmixer.rewards.references import best
-from seqmixer.types import Reward
+from seqmixer.rewards.metric import Metric, counting, uncounted
+from seqmixer.rewards.ngrams import best, ranks
 
 CHARACTERS = 6  # the longest n-gram of characters
 WORDS = 2  # the longest n-gram of words in chrF++
@@ -47,44 +44,32 @@ def corpus(rows: Tensor) -> Tensor:
     return 100 * _f(rows.sum(-2))
 
 
-def _of_counts(name: str, word_order: int) -> Metric:
-    signature = f"chrf|nc:{CHARACTERS}|nw:{word_order}|beta:{BETA}|space:no|eff:yes|unk:never-matches|refs:best"
-    return Metric(name, uncounted, corpus, signature, size=3 * (CHARACTERS + word_order))
+ORDERS = {"chrf": 0, "chrf++": WORDS}  # the longest n-gram of words, by name
+CHRF = {  # for counts that are there; `chrf_metric` counts
+    name: Metric(
+        name,
+        uncounted,
+        corpus,
+        f"chrf|nc:{CHARACTERS}|nw:{words}|beta:{BETA}|space:no|eff:yes|unk:never-matches|refs:best",
+        size=3 * (CHARACTERS + words),
+    )
+    for name, words in ORDERS.items()
+}
 
 
-CHRF = _of_counts("chrf", 0)  # `chrf_metric` counts
-CHRF_PLUS_PLUS = _of_counts("chrf++", WORDS)
+def chrf_metric(table: CharacterTable, name: str = "chrf") -> Metric:
+    """chrF; or "chrf++", to which n-grams of one and two words count too: not for pieces of words.
 
-
-def chrf_metric(table: CharacterTable) -> Metric:
-    """chrF as a reported score."""
-    return replace(CHRF, statistics=counting(_counter(table, 0)))
-
-
-def chrf_plus_plus_metric(table: CharacterTable) -> Metric:
-    """chrF++ as a reported score: n-grams of one and two words count too. Not for pieces of words."""
-    return replace(CHRF_PLUS_PLUS, statistics=counting(_counter(table, WORDS)))
-
-
-def sentence_chrf(table: CharacterTable) -> Reward:
-    """chrF of a sentence as a reward, in 0..1. The table is copied once to each device that words come from.
+    The table is copied once to each device that words come from.
 
     >>> from seqmixer.types import Rollout
-    >>> reward = sentence_chrf(CharacterTable.build(["<pad>", "<s>", "</s>", "<unk>", "cat", "cats", "dog"]))
-    >>> reward(Rollout(torch.tensor([[5, 2], [6, 2]]), torch.tensor([[[4, 2]], [[4, 2]]])))
+    >>> metric = chrf_metric(CharacterTable.build(["<pad>", "<s>", "</s>", "<unk>", "cat", "cats", "dog"]))
+    >>> metric.reward(Rollout(torch.tensor([[5, 2], [6, 2]]), torch.tensor([[[4, 2]], [[4, 2]]])))
     tensor([0.8984, 0.0000])
     """
-    return as_reward(chrf_metric(table))
-
-
-def sentence_chrf_plus_plus(table: CharacterTable) -> Reward:
-    """chrF++ of a sentence as a reward, in 0..1."""
-    return as_reward(chrf_plus_plus_metric(table))
-
-
-def _counter(table: CharacterTable, word_order: int) -> Callable[[Tensor, Tensor], Tensor]:
-    on = cache(table.to)  # one copy for each device
-    return lambda words, references: statistics(words, references, on(words.device), word_order)
+    on = cache(table.to)
+    counts = counting(lambda words, references: statistics(words, references, on(words.device), ORDERS[name]))
+    return replace(CHRF[name], statistics=counts)
 
 
 def _f(rows: Tensor) -> Tensor:

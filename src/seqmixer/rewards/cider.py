@@ -9,7 +9,7 @@ lengthens the sentence like any other.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import chain
@@ -24,9 +24,9 @@ from torch import Tensor
 from seqmixer.errors import DataError, RewardError
 from seqmixer.files import replacing
 from seqmixer.rewards import ngrams
-from seqmixer.rewards.metric import Metric, as_reward, counting, uncounted
-from seqmixer.rewards.ranking import ranks, together
-from seqmixer.types import BOS, EOS, PAD, UNK, Reward
+from seqmixer.rewards.metric import Metric, counting, uncounted
+from seqmixer.rewards.ngrams import ranks, together
+from seqmixer.types import BOS, EOS, PAD, UNK
 
 ORDER = 4
 SIGMA = 6.0  # words of difference in length that cost a factor of exp(-1/2)
@@ -164,25 +164,22 @@ def corpus(rows: Tensor) -> Tensor:
     return 100 * rows.squeeze(-1).mean(-1)
 
 
-def cider_d(frequencies: DocumentFrequencies) -> Reward:
-    """CIDEr-D / 10 as a reward, in 0..1. The frequencies are copied once to each device that words come from.
-
-    >>> from seqmixer.types import Rollout
-    >>> reward = cider_d(DocumentFrequencies.build([[[4, 5, 6, 7, 2]], [[4, 8, 9, 2], [8, 9, 7, 2]]]))
-    >>> reward(Rollout(torch.tensor([[4, 5, 6, 7, 2], [4, 5, 6, 2, 0]]), torch.tensor([[[4, 5, 6, 7, 2]]] * 2)))
-    tensor([1.0000, 0.6222])
-    """
-    return as_reward(cider_metric(frequencies))
-
-
-CIDER = Metric("cider", uncounted, corpus, "cider-d", highest=1000.0)  # of counts; `cider_metric` counts
+CIDER = Metric("cider", uncounted, corpus, "cider-d", highest=1000.0)  # for counts that are there
 
 
 def cider_metric(frequencies: DocumentFrequencies) -> Metric:
-    """CIDEr-D as a reported score: see `corpus`."""
+    """CIDEr-D. The frequencies are copied once to each device that words come from.
+
+    >>> from seqmixer.types import Rollout
+    >>> metric = cider_metric(DocumentFrequencies.build([[[4, 5, 6, 7, 2]], [[4, 8, 9, 2], [8, 9, 7, 2]]]))
+    >>> metric.reward(Rollout(torch.tensor([[4, 5, 6, 7, 2], [4, 5, 6, 2, 0]]), torch.tensor([[[4, 5, 6, 7, 2]]] * 2)))
+    tensor([1.0000, 0.6222])
+    """
+    on = cache(frequencies.to)
+    counts = counting(lambda words, references: statistics(words, references, on(words.device)))
     counted = f"df:{frequencies.documents}:{frequencies.fingerprint[:8]}"
     signature = f"cider-d|order:{ORDER}|sigma:{SIGMA:g}|{counted}|x100|mean:sentences|unk:never-matches|refs:mean"
-    return replace(CIDER, statistics=counting(_scorer(frequencies)), signature=signature)
+    return replace(CIDER, statistics=counts, signature=signature)
 
 
 def fingerprint(documents: Sequence[Document]) -> str:
@@ -192,11 +189,6 @@ def fingerprint(documents: Sequence[Document]) -> str:
     digest.update(words.numpy().tobytes())
     digest.update(document.numpy().tobytes())
     return digest.hexdigest()
-
-
-def _scorer(frequencies: DocumentFrequencies) -> Callable[[Tensor, Tensor], Tensor]:
-    on = cache(frequencies.to)  # one copy for each device
-    return lambda words, references: statistics(words, references, on(words.device))
 
 
 def _similarities(sentences: Tensor, frequencies: DocumentFrequencies) -> list[Tensor]:

@@ -1,13 +1,13 @@
 """How far a hypothesis is from its reference as a whole: edit distance, exact match, and length.
 
-Each is a row per sentence; a corpus is the mean of its sentences, but for the word error rate, which pools them.
+Each is a row per sentence; a corpus is the mean of its sentences.
 """
 
 import torch
 from torch import Tensor
 
 from seqmixer.rewards import ngrams
-from seqmixer.rewards.references import best
+from seqmixer.rewards.ngrams import best
 from seqmixer.types import UNK
 
 
@@ -18,8 +18,8 @@ def statistics(words: Tensor, references: Tensor) -> Tensor:
     the first of equals.
 
     >>> row = statistics(torch.tensor([[5, 6, 7, 2]]), torch.tensor([[[5, 7, 8, 9, 2]]]))
-    >>> row, similarity(row), word_error_rate(row)
-    (tensor([[3., 3., 4.]]), tensor([0.2500]), tensor(75.))
+    >>> row, similarity(row)
+    (tensor([[3., 3., 4.]]), tensor([0.2500]))
     """
     apart = distance(words, references)  # (B, R)
     hypothesis = ngrams.lengths(words).unsqueeze(1).expand_as(apart)
@@ -54,16 +54,6 @@ def similarity(rows: Tensor) -> Tensor:
 def corpus(rows: Tensor) -> Tensor:
     """Mean of the sentences' similarities, in 0..100.  (..., n, 3) -> (...)"""
     return 100 * similarity(rows).mean(-1)
-
-
-def word_error_rate(rows: Tensor) -> Tensor:
-    """100 x edits of a corpus / words of its references; lower is better, and it may exceed 100.  (..., n, 3) -> (...)
-
-    This is TER *without shifts*, on purpose: where moving a phrase saves edits, the TER of Snover et al. (2006) and of
-    sacreBLEU is lower. As there, a corpus whose references are all empty has 100 if anything was written.
-    """
-    edits, _, reference = rows.sum(-2).unbind(-1)  # (...)
-    return 100 * torch.where(reference > 0, edits / reference.clamp(min=1), (edits > 0).float())
 
 
 def exact(words: Tensor, references: Tensor) -> Tensor:

@@ -1,7 +1,6 @@
 """ROUGE-L: the longest common subsequence of hypothesis and reference (Lin, 2004).
 
-A row is one of ROUGE-N's with words for n-grams, so that `rouge.precision`, `rouge.recall`, `rouge.f1` and
-`rouge.corpus` score it.
+A row is one of ROUGE-N's with words for n-grams, so that `rouge.recall`, `rouge.f1` and `rouge.corpus` score it.
 """
 
 import torch
@@ -9,7 +8,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from seqmixer.rewards import ngrams
-from seqmixer.rewards.references import best
+from seqmixer.rewards.ngrams import best
 from seqmixer.rewards.rouge import Score
 
 

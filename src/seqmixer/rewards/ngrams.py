@@ -9,6 +9,7 @@ Everything has a fixed shape and asks the device no question, so that a CUDA gra
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from seqmixer.types import EOS, PAD, UNK
 
@@ -38,6 +39,15 @@ def closest_length(words: Tensor, references: Tensor) -> Tensor:
     distance = 2 * (reference - hypothesis).abs() + (reference > hypothesis)  # (B, R) odd when longer: loses a tie
     nearest = distance.masked_fill(missing(references), torch.iinfo(distance.dtype).max).argmin(-1, keepdim=True)
     return reference.gather(-1, nearest).squeeze(-1)
+
+
+def best(rows: Tensor, scores: Tensor, references: Tensor) -> Tensor:
+    """The row of the reference with the highest score, the first of equals.  (B, R, S), (B, R), (B, R, L) -> (B, S)
+
+    Scores are at least 0, so that a missing reference never wins against one that is there.
+    """
+    winner = scores.masked_fill(missing(references), -1).argmax(-1)  # (B,)
+    return rows.gather(1, winner[:, None, None].expand(-1, 1, rows.shape[-1])).squeeze(1)
 
 
 def total(words: Tensor, n: int, start: int | Tensor = 0) -> Tensor:
@@ -104,3 +114,23 @@ def _runs(same: Tensor, order: int) -> list[Tensor]:
     for k in range(1, order):
         runs.append(runs[-1][..., :-1, :-1] & same[..., k:, k:])
     return runs
+
+
+def ranks(keys: Tensor) -> Tensor:
+    """The place of each key among the different keys of its row, from 0.  (..., M) -> (..., M)
+
+    >>> ranks(torch.tensor([[30, 10, 30, 20]]))
+    tensor([[2, 0, 2, 1]])
+    """
+    ordered, order = keys.sort(-1)
+    new = ordered[..., 1:] != ordered[..., :-1]
+    rank = pad(new.cumsum(-1), (1, 0))[..., : keys.shape[-1]]  # (..., M) in sorted order; cut where M = 0
+    return torch.empty_like(rank).scatter(-1, order, rank)
+
+
+def together(words: Tensor, references: Tensor) -> Tensor:
+    """Hypothesis and references as the sentences of one example.  (B, T), (B, R, L) -> (B, 1 + R, max(T, L))"""
+    length = max(words.shape[1], references.shape[2])
+    first = pad(words.unsqueeze(1), (0, length - words.shape[1]), value=PAD)
+    rest = pad(references, (0, length - references.shape[2]), value=PAD)
+    return torch.cat([first, rest], 1)

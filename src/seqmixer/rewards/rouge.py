@@ -9,16 +9,11 @@ import torch
 from torch import Tensor
 
 from seqmixer.rewards import ngrams
-from seqmixer.rewards.references import best
+from seqmixer.rewards.ngrams import best
 from seqmixer.rewards.starting import replayable
 from seqmixer.types import Rollout
 
-Score = Callable[[Tensor], Tensor]  # (..., 3) rows -> (...) in 0..1: one of the three that follow
-
-
-def precision(rows: Tensor) -> Tensor:
-    """The share of the hypothesis that the reference has; 0 where there is nothing to share.  (..., 3) -> (...)"""
-    return rows[..., 0] / rows[..., 1].clamp(min=1)
+Score = Callable[[Tensor], Tensor]  # (..., 3) rows -> (...) in 0..1: `recall` or `f1`
 
 
 def recall(rows: Tensor) -> Tensor:
@@ -27,7 +22,7 @@ def recall(rows: Tensor) -> Tensor:
 
 
 def f1(rows: Tensor) -> Tensor:
-    """Their harmonic mean, 2 P R / (P + R) = 2 matches / (hypothesis + reference).  (..., 3) -> (...)"""
+    """The harmonic mean of precision and recall, 2 matches / (hypothesis + reference).  (..., 3) -> (...)"""
     return 2 * rows[..., 0] / (rows[..., 1] + rows[..., 2]).clamp(min=1)
 
 
@@ -39,8 +34,8 @@ def statistics(words: Tensor, references: Tensor, n: int, score: Score, start: i
 
     >>> words = torch.tensor([[5, 6, 7, 2]])
     >>> row = statistics(words, torch.tensor([[[4, 5, 6, 9, 2]]]), 2, f1)
-    >>> row, precision(row), recall(row), f1(row)
-    (tensor([[1., 2., 3.]]), tensor([0.5000]), tensor([0.3333]), tensor([0.4000]))
+    >>> row, recall(row), f1(row)
+    (tensor([[1., 2., 3.]]), tensor([0.3333]), tensor([0.4000]))
     """
     rows = _per_reference(words, references, n, start)  # (B, R, 3)
     return best(rows, score(rows), references)

@@ -12,11 +12,11 @@ from torch.nn.utils.rnn import pad_sequence
 
 from seqmixer.errors import ConfigError, RewardError, unknown
 from seqmixer.rewards.characters import CharacterTable
-from seqmixer.rewards.chrf import chrf_metric, chrf_plus_plus_metric
+from seqmixer.rewards.chrf import chrf_metric
 from seqmixer.rewards.cider import DocumentFrequencies, cider_metric
 from seqmixer.rewards.ending import with_end, with_ends
 from seqmixer.rewards.metric import METRICS, Metric
-from seqmixer.rewards.weighted import parse, weighted_metric
+from seqmixer.rewards.weighted import parse, summed_metric
 from seqmixer.types import EOS, PAD, UNK, Rollout
 
 TOKENIZE: dict[str, Callable[[str], str]] = {"none": str, "13a": Tokenizer13a()}  # what spaces part; as mteval-v13a
@@ -70,8 +70,7 @@ def reward_function(
                 assert frequencies is not None
                 return cider_metric(frequencies)
             case "chrf" | "chrf++":
-                table = CharacterTable.build(["<pad>", "<s>", "</s>", "<unk>", *ids])
-                return chrf_metric(table) if part == "chrf" else chrf_plus_plus_metric(table)
+                return chrf_metric(CharacterTable.build(["<pad>", "<s>", "</s>", "<unk>", *ids]), part)
             case _:
                 return METRICS[part]
 
@@ -87,9 +86,7 @@ def reward_function(
         if len(wanted) != len(written) or not all(wanted):
             raise RewardError(f"reward {name!r}: {len(written)} completions need as many references, got {len(wanted)}")
         rollout = as_rollout(written, wanted, ids)
-        parts = [(weight, metric(part, ids)) for weight, part in terms]
-        whole = parts[0][1] if len(parts) == 1 and parts[0][0] == 1 else weighted_metric(name, parts)
-        return whole.reward(rollout).tolist()
+        return summed_metric(name, lambda part: metric(part, ids)).reward(rollout).tolist()
 
     reward.__name__ = name  # what TRL's log calls it
     return reward

@@ -3,7 +3,7 @@
 The same word can be written in different pieces ("un@@ able" and "una@@ ble"), so merged words are compared by their
 characters. Their ids say only which words of one example, hypothesis and references, are equal; all n-gram scores can
 count them. Scores that look words up in tables of their own, as CIDEr-D and chrF do, cannot; chrF, which leaves out the
-spaces, needs no merging, only the characters of the pieces: `sentence_chrf(merges.characters)`.
+spaces, needs no merging, only the characters of the pieces: `chrf_metric(merges.characters)`.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from seqmixer.errors import DataError
 from seqmixer.rewards import ngrams
 from seqmixer.rewards.characters import CharacterTable
 from seqmixer.rewards.metric import Metric
-from seqmixer.rewards.ranking import ranks, together
+from seqmixer.rewards.ngrams import ranks, together
 from seqmixer.rewards.starting import combined
 from seqmixer.types import EOS, PAD, UNK, Reward, Rollout
 

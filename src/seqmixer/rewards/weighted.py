@@ -9,7 +9,7 @@ from torch import Tensor
 
 from seqmixer.errors import ConfigError
 from seqmixer.functions import is_path
-from seqmixer.rewards.chrf import CHRF, CHRF_PLUS_PLUS
+from seqmixer.rewards.chrf import CHRF
 from seqmixer.rewards.cider import CIDER
 from seqmixer.rewards.metric import METRICS, Metric, mean_of, uncounted
 from seqmixer.rewards.starting import Pending, Startable, begin, combined
@@ -97,7 +97,7 @@ def of_counts(text: str) -> Metric:
     >>> of_counts("0.5*exact + 0.5*mine:f").corpus(torch.tensor([[1.0, 0.2], [0.0, 0.4]]))
     tensor(0.4000)
     """
-    known = {**METRICS, **{metric.name: metric for metric in (CIDER, CHRF, CHRF_PLUS_PLUS)}}
+    known = {**METRICS, **CHRF, CIDER.name: CIDER}
     return summed_metric(text, lambda name: mean_of(name, uncounted) if is_path(name) else known[name])
 
 
