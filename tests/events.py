@@ -4,4 +4,4 @@
 def closing(**changes):
     """The event that closes an epoch."""
     event = {"event": "epoch", "epoch": 1, "stage": "XENT", "rate": 0.1, "train": {}, "valid": {}, "best": True}
-    return {**event, "symptoms": [], "seconds": {}, "samples": [], **changes}
+    return {**event, "effects": {}, "symptoms": [], "seconds": {}, "samples": [], **changes}

@@ -243,7 +243,7 @@ def test_a_run_folder_that_lacks_something_is_named(small, lines):
     (small / "runs/run/pretrained/tied.json").write_text("[")
     again = "fetch the run again, or begin another (--set name=...)"
     assert says() == f"runs/run/pretrained is damaged: tied.json is not what was written; {again}"
-    (small / "runs/run/pretrained/manifest.json").unlink()  # as a run of seqmixer 0.1 is
+    (small / "runs/run/pretrained/manifest.json").unlink()
     assert says() == "runs/run/pretrained/tied.json:1: not JSON (EOF while parsing a list at column 1)"
     shutil.rmtree(small / "runs/run/pretrained")
     assert says() == "runs/run: pretrained/ is missing; this is no complete run folder"

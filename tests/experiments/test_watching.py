@@ -58,7 +58,7 @@ def test_the_bar_says_how_far_each_run_is(watcher, tmp_path):
     event = closing(epoch=1, seconds={"forward": 40.0, "backward": 20.0})
     (run / "log.jsonl").write_text(json.dumps(event) + "\n")
     sizes = {"length": 6, "target_vocab": 9, "source_vocab": None, "positions": None, "features": None}
-    task = {"dimensions": sizes, "fingerprints": dict.fromkeys(("train", "valid", "test"), "")}
+    task = {"dimensions": sizes, "text": dict.fromkeys(("train", "valid", "test"), "")}
     (run / "task.json").write_text(json.dumps(task))
     job = Job("t", "base", 1, Config.parse({"name": "t/seed-1/base", "training": {"epochs": 3}}))
     watcher.look([job])

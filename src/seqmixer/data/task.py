@@ -2,8 +2,7 @@
 
 import hashlib
 import json
-from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -32,18 +31,6 @@ class Split:
             digest.update(json.dumps([meta["source"], meta["references"]], ensure_ascii=False).encode("utf-8"))
         if isinstance(self.sources, Tensor):
             digest.update(self.sources.contiguous().numpy().tobytes())
-        return digest.hexdigest()[:16]
-
-    @cached_property
-    def ids_fingerprint(self) -> str:
-        """The fingerprint of seqmixer 0.1, which did not see a change of an unknown word."""
-        digest = hashlib.sha256()
-        if isinstance(self.sources, Tensor):
-            digest.update(self.sources.contiguous().numpy().tobytes())
-        else:
-            digest.update(flat(self.sources))
-        for references in self.references:
-            digest.update(flat([[len(references)], *references]))
         return digest.hexdigest()[:16]
 
     def unknown_shares(self) -> dict[str, float]:
@@ -78,12 +65,3 @@ class Task:
         """D, the number of image features; None where the context is text, or nothing."""
         sources = self.train.sources
         return sources.shape[1] if isinstance(sources, Tensor) else None
-
-
-def flat(rows: Iterable[list[int]]) -> bytes:
-    """Rows of words one after the other, each behind its length."""
-    words = array("q")
-    for row in rows:
-        words.append(len(row))
-        words.extend(row)
-    return words.tobytes()

@@ -165,10 +165,9 @@ class Description:
     """What task.json has."""
 
     dimensions: dict[str, int | None]  # of the model
-    text: dict[str, str] = field(default_factory=dict)  # fingerprints of the data by split
+    text: dict[str, str]  # fingerprints of the data by split
     sizes: dict[str, int] = field(default_factory=dict)  # examples by split
     parameters: int | None = None  # of the model
-    fingerprints: dict[str, str] = field(default_factory=dict)  # of its ids, in a run of seqmixer 0.1
 
 
 def read_task(folder: Path) -> Description:
@@ -176,7 +175,7 @@ def read_task(folder: Path) -> Description:
         found: Description = files.read_json(folder / "task.json", Description)
     except RunError:
         raise damaged(folder) from None
-    if not (found.text or found.fingerprints).keys() >= set(SPLITS):
+    if not found.text.keys() >= set(SPLITS):
         raise damaged(folder)
     return found
 
@@ -221,16 +220,12 @@ def same_best(one: str, other: str) -> bool:
 
 def require_same_data(folder: Path, splits: Mapping[str, Split]) -> None:
     """A run is resumed with the data it began with, and is scored by it: other data would have the same signature."""
-    changed = changed_splits(folder, splits) if (folder / "task.json").is_file() else []
-    if changed:
-        raise RunError(
-            f"{folder}: the {changed[0]} data is not what the run began with; put the old files back, or begin another "
-            "run (--set name=...)"
-        )
-
-
-def changed_splits(folder: Path, splits: Mapping[str, Split]) -> list[str]:
-    before = read_task(folder)
-    if before.text:
-        return [name for name, split in splits.items() if before.text[name] != split.fingerprint]
-    return [name for name, split in splits.items() if before.fingerprints[name] != split.ids_fingerprint]
+    if not (folder / "task.json").is_file():
+        return
+    began = read_task(folder).text
+    for name, split in splits.items():
+        if began[name] != split.fingerprint:
+            raise RunError(
+                f"{folder}: the {name} data is not what the run began with; put the old files back, or begin another "
+                "run (--set name=...)"
+            )

@@ -72,7 +72,7 @@ def kept(run: Path) -> Path | None:
 
 
 def require_whole(run: Path) -> None:
-    """Refuse a network or tokenizer that is not what was written. A run of seqmixer 0.1 has no manifest of them."""
+    """Refuse a network or tokenizer that is not what was written. Without a manifest they are taken as they are."""
     folder = kept(run)
     if folder is not None and (folder / checkpoint.MANIFEST).exists():
         try:

@@ -34,7 +34,7 @@ class Closing(TypedDict):
     rate: float
     train: dict[str, float]
     valid: dict[str, float]
-    effects: NotRequired[dict[str, float]]  # not in logs of 0.1
+    effects: dict[str, float]
     best: bool
     symptoms: list[str]
     seconds: dict[str, float]
