@@ -3,7 +3,23 @@
 import pytest
 import torch
 
-from seqmixer.algorithms import E2E, Dad, ExpectedRisk, LeaveOneOut, LinearBaseline, Mixer, Reinforce, Xent
+from seqmixer.algorithms import (
+    E2E,
+    BestOfN,
+    Brio,
+    Cpo,
+    Dad,
+    Dpo,
+    ExpectedRisk,
+    LeaveOneOut,
+    LinearBaseline,
+    MaxMargin,
+    Mixer,
+    Reinforce,
+    SequenceNll,
+    SoftmaxMargin,
+    Xent,
+)
 from seqmixer.models import (
     AttentiveEncoder,
     Blueprint,
@@ -42,8 +58,22 @@ ALGORITHMS = {
     "reinforce": lambda features, reward: Reinforce(reward, LinearBaseline(features)),
     "mixer": lambda features, reward: Mixer(reward, LinearBaseline(features), T, [4, 4, 4, 2]),
     "mixer-samples": lambda features, reward: Mixer(reward, LeaveOneOut(), T, [4, 4, 4, 2], samples=3),
-    "mrt": lambda features, reward: ExpectedRisk(reward, samples=3, token_weight=0.1),
+    "mrt": lambda features, reward: ExpectedRisk(reward, samples=3, alpha=0.005, token_weight=0.1),
+    "seq-nll": lambda features, reward: SequenceNll(reward, samples=3, length_penalty=1.0),
+    "max-margin": lambda features, reward: MaxMargin(reward, samples=3, margin=1.0),
+    "softmax-margin": lambda features, reward: SoftmaxMargin(reward, samples=3, margin=1.0),
+    "brio": lambda features, reward: Brio(reward, samples=3, rank_margin=0.1, length_penalty=1.0),
+    "dpo": lambda features, reward: Dpo(reward, samples=3, beta=0.1),
+    "cpo": lambda features, reward: Cpo(reward, samples=3, beta=0.1),
+    "best-of-n": lambda features, reward: BestOfN(reward, samples=3, with_reference=True),
 }
+OF_THE_PAPER = ("xent", "dad", "e2e", "reinforce", "mixer", "mixer-samples")
+PAIRS = [  # every algorithm of the paper with every model; what the others add to these is the same for all models
+    (model, algorithm)
+    for model in MODELS
+    for algorithm in ALGORITHMS
+    if algorithm in OF_THE_PAPER or model in ("lstm-text", "transformer-text")
+]
 
 
 def network(name, dropout=0.0):

@@ -1,17 +1,35 @@
 """Losses of candidates against one another: the formulas in plain Python, finite differences, limits, ties."""
 
 import math
+from functools import partial
+from itertools import combinations
 
 import pytest
 import torch
 
-from seqmixer.losses import expected_risk
+from seqmixer.losses import (
+    best_of_n,
+    contrastive_preference,
+    expected_risk,
+    max_margin,
+    preference,
+    ranking,
+    sequence_nll,
+    softmax_margin,
+)
 
 S = torch.tensor([[-2.0, -1.0, -3.5, -1.5], [-0.5, -4.0, -2.5, -1.0]], dtype=torch.double)  # (B, k) log p
 R = torch.tensor([[0.3, 0.9, 0.1, 0.4], [0.2, 0.6, 0.8, 0.0]], dtype=torch.double)
 ALL = torch.ones(2, 4, dtype=torch.bool)
 LOSSES = {
-    "risk": lambda s, r, mask: expected_risk(s, r, mask, alpha=0.7),
+    "risk": partial(expected_risk, alpha=0.7),
+    "sequence NLL": sequence_nll,
+    "max-margin": partial(max_margin, margin=2.0),
+    "softmax-margin": partial(softmax_margin, margin=2.0),
+    "ranking": partial(ranking, rank_margin=0.8),
+    "preference": partial(preference, beta=0.7),
+    "contrastive preference": partial(contrastive_preference, beta=0.7),
+    "best of n": best_of_n,
 }
 
 
@@ -76,3 +94,76 @@ def test_the_risk_as_alpha_falls_to_0_and_rises_without_end():
     torch.testing.assert_close(even, -(R - R.mean(-1, keepdim=True)) / 4, rtol=1e-6, atol=1e-9)
     likeliest = R[torch.arange(2), S.argmax(-1)]
     torch.testing.assert_close(1e4 * expected_risk(S, R, ALL, 1e4), R.mean(-1) - likeliest)
+
+
+def lists():
+    return zip(S.tolist(), R.tolist(), strict=True)
+
+
+def test_the_losses_are_those_of_the_papers():
+    """In plain Python, candidates sorted by reward as the papers have them."""
+    margin, beta = 2.0, 0.7
+    for b, (s, r) in enumerate(lists()):
+        order = sorted(range(4), key=lambda i: -r[i])
+        best, worst, ahead = order[0], order[-1], s.index(max(s))
+        all_of_them = math.log(sum(math.exp(x) for x in s))
+        augmented = math.log(sum(math.exp(x + margin * (1 - y)) for x, y in zip(s, r, strict=True)))
+        expected = {
+            "sequence NLL": -s[best] + all_of_them,
+            "softmax-margin": -s[best] + augmented - margin * (1 - r[best]),
+            "max-margin": max(0, margin * (r[best] - r[ahead]) - s[best] + s[ahead]),
+            "ranking": sum(
+                max(0, s[order[j]] - s[order[i]] + 0.8 * (j - i)) for i, j in combinations(range(4), 2)
+            ) / 6,
+            "preference": -math.log(1 / (1 + math.exp(-beta * (s[best] - s[worst])))) / beta,
+            "contrastive preference": -math.log(1 / (1 + math.exp(-beta * (s[best] - s[worst])))) - s[best],
+            "best of n": -s[best],
+        }  # fmt: skip
+        for name, value in expected.items():
+            assert LOSSES[name](S, R, ALL)[b].item() == pytest.approx(value), name
+        assert expected["max-margin"] > 0 or b == 0
+
+
+def test_candidates_that_share_the_highest_reward_are_best_together():
+    r = torch.tensor([[0.9, 0.9, 0.1, 0.4]], dtype=torch.double)
+    s, mask = S[:1], ALL[:1]
+    p = s[0].exp()
+    assert sequence_nll(s, r, mask).item() == pytest.approx(-math.log((p[0] + p[1]) / p.sum()))
+    assert max_margin(s, r, mask, 2.0).item() == 0  # one of them is ahead of all
+    assert best_of_n(s, r, mask).item() == pytest.approx(1.5)
+    assert preference(s, r, mask, 1e-9).item() * 1e-9 == pytest.approx(math.log(2))
+    difference = -1.5 - -3.5
+    assert preference(s, r, mask, 0.5).item() == pytest.approx(2 * math.log(1 + math.exp(-0.5 * difference)))
+
+
+def test_ranks_count_the_candidates_that_are_better():
+    """Two share the second reward: the last one is two ranks below them, and they are not compared."""
+    s = torch.zeros(1, 4, dtype=torch.double)
+    r = torch.tensor([[0.5, 0.9, 0.5, 0.1]], dtype=torch.double)
+    assert ranking(s, r, ALL[:1], 1.0).item() == pytest.approx((1 + 1 + 3 + 2 + 2) / 5)
+
+
+def test_without_a_margin_the_soft_maximum_is_sequence_nll_and_with_a_sharp_one_the_maximum():
+    torch.testing.assert_close(softmax_margin(S, R, ALL, 0.0), sequence_nll(S, R, ALL))
+    sharp = 1e-4 * softmax_margin(1e4 * S, R, ALL, 1e4 * 2.0)
+    augmented = (S + 2.0 * (R.amax(-1, keepdim=True) - R)).amax(-1) - S.gather(-1, R.argmax(-1, keepdim=True))[:, 0]
+    torch.testing.assert_close(sharp, augmented, rtol=0, atol=1e-3)
+    two, margin = slice(0, 2), 2.0  # of two candidates, that is the max-margin where the worse one is ahead
+    s, r = S[:, two], -S[:, two] / 4
+    torch.testing.assert_close(
+        max_margin(s, r, ALL[:, two], margin),
+        1e-4 * softmax_margin(1e4 * s, r, ALL[:, two], 1e4 * margin), rtol=0, atol=1e-3,
+    )  # fmt: skip
+
+
+def test_preferences_as_beta_falls_to_0_and_rises_without_end():
+    """A pair teaches evenly, then only where it is in the wrong order; CPO is then XENT on the best."""
+    best, worst = R.argmax(-1, keepdim=True), R.argmin(-1, keepdim=True)
+    apart = torch.zeros_like(S).scatter(-1, best, -1.0).scatter(-1, worst, 1.0)
+    torch.testing.assert_close(gradient(preference, S, R, ALL, 1e-9), apart / 2)
+    wrong = (S.gather(-1, best) < S.gather(-1, worst)).double()
+    assert wrong.sum() == 1
+    torch.testing.assert_close(gradient(preference, S, R, ALL, 1e4), apart * wrong)
+    torch.testing.assert_close(
+        gradient(contrastive_preference, S, R, ALL, 1e-9), gradient(best_of_n, S, R, ALL), rtol=0, atol=1e-8
+    )

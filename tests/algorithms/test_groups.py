@@ -1,12 +1,23 @@
 """Algorithms that compare the candidates of a source: enumeration, copies, the reference among them, XENT's share."""
 
 import itertools
+from copy import deepcopy
 
 import pytest
 import torch
 from torch import nn
 
-from seqmixer.algorithms import ExpectedRisk, LeaveOneOut, Reinforce, Xent
+from seqmixer.algorithms import (
+    ALGORITHMS,
+    BestOfN,
+    Dpo,
+    ExpectedRisk,
+    GroupLoss,
+    LeaveOneOut,
+    Reinforce,
+    SequenceNll,
+    Xent,
+)
 from seqmixer.decoding import shift
 from seqmixer.losses import log_prob
 from seqmixer.models import AttentiveEncoder, LSTMCell, Recurrent
@@ -20,9 +31,8 @@ WORDS = [v for v in range(V) if v not in (PAD, BOS, EOS)]
 EVERY = torch.tensor([[EOS, PAD], *([word, EOS] for word in WORDS), *itertools.product(WORDS, repeat=2)])  # (n, T)
 SIX = torch.tensor([[3, EOS], [3, 5], [4, 3], [5, EOS], [5, 5], [EOS, PAD]])  # three for each source
 R = torch.tensor([0.2, 0.9, 0.4, 0.7, 0.1, 0.3], dtype=torch.double)
-KINDS = {
-    "mrt": lambda reward, **rest: ExpectedRisk(reward, alpha=0.7, **rest),
-}
+OWN = {"alpha": 0.7, "margin": 2.0, "rank_margin": 0.8, "beta": 0.7}
+KINDS = {name: kind for name, kind in ALGORITHMS.items() if issubclass(kind, GroupLoss)}
 
 
 @pytest.fixture
@@ -31,6 +41,20 @@ def model():
     for parameter in made.parameters():
         nn.init.normal_(parameter)
     return made.double()
+
+
+def made(name, model, reward=lambda rollout: R, words=SIX, samples=3, **rest):
+    """An algorithm of KINDS; one that compares with a frozen copy has that of another model."""
+    kind = KINDS[name]
+    own = {setting: value for setting, value in OWN.items() if setting in kind.Settings.model_fields}
+    algorithm = kind(reward, generate=writing(words), samples=samples, **own, **rest)
+    if algorithm.holds_reference:
+        torch.manual_seed(5)
+        frozen = deepcopy(model)
+        for parameter in frozen.parameters():
+            nn.init.normal_(parameter)
+        algorithm.set_reference(frozen)
+    return algorithm
 
 
 def writing(words):
@@ -73,12 +97,10 @@ def test_the_risk_at_alpha_0_is_the_policy_gradient_against_the_mean(model):
 @pytest.mark.parametrize("name", KINDS)
 def test_equal_sentences_are_one_candidate(model, name, length_penalty):
     twice = SIX[[0, 1, 0, 2, 1, 3, 4, 4, 4, 5]]
-    made = KINDS[name](
-        lambda rollout: R[[0, 1, 0, 2, 1, 3, 4, 4, 4, 5]],
-        generate=writing(twice), samples=5, length_penalty=length_penalty,
-    )  # fmt: skip
-    once = KINDS[name](lambda rollout: R, generate=writing(SIX), samples=3, length_penalty=length_penalty)
-    copies, loss = made(model, BATCH, 0), once(model, BATCH, 0)
+    r = R[[0, 1, 0, 2, 1, 3, 4, 4, 4, 5]]
+    five = made(name, model, lambda rollout: r, twice, samples=5, length_penalty=length_penalty)
+    once = made(name, model, length_penalty=length_penalty)
+    copies, loss = five(model, BATCH, 0), once(model, BATCH, 0)
     same(gradients(copies.value, model), gradients(loss.value, model))
     assert (copies.metrics["copies"].tolist(), loss.metrics["copies"].tolist()) == ([4, 10], [0, 6])
 
@@ -86,18 +108,14 @@ def test_equal_sentences_are_one_candidate(model, name, length_penalty):
 @pytest.mark.parametrize("name", KINDS)
 def test_the_reference_takes_the_place_of_the_last_candidate(model, name):
     seen = []
-    made = KINDS[name](
-        lambda rollout: seen.append(rollout.words) or R, generate=writing(SIX), samples=3, with_reference=True
-    )
-    made(model, BATCH, 0)
+    made(name, model, lambda rollout: seen.append(rollout.words) or R, with_reference=True)(model, BATCH, 0)
     assert seen[0].tolist() == [*SIX[:2].tolist(), TARGET[0].tolist(), *SIX[3:5].tolist(), TARGET[1].tolist()]
 
 
 @pytest.mark.parametrize("name", KINDS)
 def test_the_share_of_xent_adds_to_the_gradient(model, name):
     def of(weight):
-        made = KINDS[name](lambda rollout: R, generate=writing(SIX), samples=3, token_weight=weight)
-        return gradients(made(model, BATCH, 0).value, model)
+        return gradients(made(name, model, token_weight=weight)(model, BATCH, 0).value, model)
 
     xent = gradients(Xent()(model, BATCH, 0).value, model)
     same(of(0.3), [g + 0.3 * x for g, x in zip(of(0.0), xent, strict=True)])
@@ -105,6 +123,65 @@ def test_the_share_of_xent_adds_to_the_gradient(model, name):
 
 def test_scores_are_divided_by_the_words_that_the_model_wrote(model):
     """The risk with alpha = 1, by its definition."""
-    made = ExpectedRisk(lambda rollout: R, alpha=1.0, generate=writing(SIX), samples=3, length_penalty=1.0)
+    risk = ExpectedRisk(lambda rollout: R, alpha=1.0, generate=writing(SIX), samples=3, length_penalty=1.0)
     s = (log_p(model, SIX).sum(-1) / (SIX != PAD).sum(-1)).view(2, 3)
-    same(gradients(made(model, BATCH, 0).value, model), gradients(-(s.softmax(-1) * R.view(2, 3)).sum() / 2, model))
+    same(gradients(risk(model, BATCH, 0).value, model), gradients(-(s.softmax(-1) * R.view(2, 3)).sum() / 2, model))
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_nothing_is_learnt_from_equal_rewards_or_from_copies_of_one_sentence(model, name):
+    """All of a source's rewards, or all of its sentences, are equal; also where nothing is the model's own word."""
+    for r, words in ((torch.full_like(R, 0.4), SIX), (R, SIX[[0, 0, 0, 3, 3, 3]]), (R, torch.full_like(SIX, PAD))):
+        for g in gradients(made(name, model, lambda rollout, r=r: r, words)(model, BATCH, 0).value, model):
+            assert g.abs().max() < 1e-12
+
+
+def test_dpo_has_the_gradient_of_its_definition(model):
+    """Equation 7 of the paper, divided by beta, from the probabilities of both models."""
+    dpo = made("dpo", model)
+    log_ratio = (log_p(model, SIX) - log_p(dpo.reference, SIX)).sum(-1).view(2, 3)
+    pairs = log_ratio[0, 1] - log_ratio[0, 0], log_ratio[1, 0] - log_ratio[1, 1]  # R: the best and the worst
+    expected = sum(torch.log(1 + torch.exp(-0.7 * pair)) / 0.7 for pair in pairs) / 2
+    same(gradients(dpo(model, BATCH, 0).value, model), gradients(expected, model))
+
+
+def test_dpo_whose_copy_is_the_model_begins_as_a_policy_gradient_of_the_best_against_the_worst(model):
+    dpo = Dpo(lambda rollout: R, generate=writing(SIX), samples=3, beta=0.3)
+    dpo.set_reference(model)
+    best_and_worst = SIX[[1, 0, 3, 4]]
+    other = Reinforce(lambda rollout: torch.tensor([1.0, 0, 1, 0]), LeaveOneOut(), writing(best_and_worst), samples=2)
+    same(gradients(dpo(model, BATCH, 0).value, model), gradients(other(model, BATCH, 0).value, model))
+
+
+def test_the_best_of_n_is_xent_on_the_best_as_if_it_were_the_reference(model):
+    best = SIX[[1, 3]]
+    same(
+        gradients(made("best-of-n", model)(model, BATCH, 0).value, model),
+        gradients(Xent()(model, Batch(SOURCE, best, best.unsqueeze(1)), 0).value, model),
+    )
+
+
+def test_the_kl_term_decides_which_candidate_is_best(model):
+    """A reward of 1 for the second sentence is not worth it once a nat of drift costs more."""
+    frozen = deepcopy(model)
+    nn.init.normal_(frozen.M_o.weight)
+    drift = (log_p(model, SIX) - log_p(frozen, SIX)).sum(-1).view(2, 3)
+    kept = BestOfN(lambda rollout: R, generate=writing(SIX), samples=3, kl=100.0)
+    kept.set_reference(frozen)
+    best = SIX.view(2, 3, T)[torch.arange(2), (R.view(2, 3) - 100 * drift).argmax(-1)]
+    assert best.tolist() != SIX[[1, 3]].tolist()
+    same(
+        gradients(kept(model, BATCH, 0).value, model),
+        gradients(Xent()(model, Batch(SOURCE, best, best.unsqueeze(1)), 0).value, model),
+    )
+
+
+def test_sequence_nll_among_all_sentences_is_xent_on_the_best(model):
+    """Then the candidates' probabilities sum to 1."""
+    every, r = torch.cat([EVERY, EVERY]), torch.rand(2 * len(EVERY), dtype=torch.double)
+    nll = SequenceNll(lambda rollout: r, generate=writing(every), samples=len(EVERY))
+    best = EVERY[r.view(2, -1).argmax(-1)]
+    same(
+        gradients(nll(model, BATCH, 0).value, model),
+        gradients(Xent()(model, Batch(SOURCE, best, best.unsqueeze(1)), 0).value, model),
+    )

@@ -184,7 +184,7 @@ def test_the_log_has_the_kl_of_the_batch_and_without_the_term_nothing_is_kept():
 def test_without_a_model_to_be_held_to_the_call_that_is_missing_is_named():
     algorithm = Reinforce(lambda rollout: torch.ones(1).double(), LinearBaseline(H).double(), kl=0.25)
 
-    message = "kl = 0.25, but there is no reference model; call set_reference(model) first"
+    message = "REINFORCE has no reference model yet; call set_reference(model) first"
     with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
         algorithm(translator(), ONE, 0)
 

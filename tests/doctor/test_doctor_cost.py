@@ -61,7 +61,7 @@ def test_the_model_of_the_kl_term_is_counted_and_measured(task):
     memory = counted(settings, task, model)
     assert memory == MemoryNeed(n, 4 * n, 4 * n, 8 * n, 3 * 4 * 4 * 5 * 9, reference=4 * n)
     assert memory.total == 20 * n + 3 * 4 * 4 * 5 * 9
-    assert "scores of all words 0.0 MiB, model of the KL term 0.0 MiB)" in str(fits(memory, 10 * GIB))
+    assert "scores of all words 0.0 MiB, reference model 0.0 MiB)" in str(fits(memory, 10 * GIB))
     assert (
         disk(settings, memory) - disk(settings, counted(config(), task, model)) == 3 * 4 * n
     )  # last, last.1, last.new

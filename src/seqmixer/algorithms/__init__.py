@@ -4,11 +4,15 @@ from collections.abc import Mapping
 
 from seqmixer.algorithms.algorithm import Algorithm, AlgorithmSettings, Candidates, Parts, Stage
 from seqmixer.algorithms.baselines import LeaveOneOut, LinearBaseline, StepBaseline
+from seqmixer.algorithms.best import BestOfN
+from seqmixer.algorithms.brio import Brio
 from seqmixer.algorithms.dad import Dad
 from seqmixer.algorithms.diagnostics import symptoms
 from seqmixer.algorithms.e2e import E2E
 from seqmixer.algorithms.groups import GroupLoss, GroupSettings
+from seqmixer.algorithms.margins import MaxMargin, SequenceNll, SoftmaxMargin
 from seqmixer.algorithms.mixer import Mixer
+from seqmixer.algorithms.preferences import Cpo, Dpo
 from seqmixer.algorithms.prefix import Prefix
 from seqmixer.algorithms.reinforce import Reinforce
 from seqmixer.algorithms.risk import ExpectedRisk
@@ -22,6 +26,13 @@ ALGORITHMS: Mapping[str, type[Algorithm]] = {
     "reinforce": Reinforce,
     "mixer": Mixer,
     "mrt": ExpectedRisk,
+    "seq-nll": SequenceNll,
+    "max-margin": MaxMargin,
+    "softmax-margin": SoftmaxMargin,
+    "brio": Brio,
+    "dpo": Dpo,
+    "cpo": Cpo,
+    "best-of-n": BestOfN,
 }
 
 __all__ = [
@@ -29,20 +40,27 @@ __all__ = [
     "E2E",
     "Algorithm",
     "AlgorithmSettings",
+    "BestOfN",
+    "Brio",
     "Candidates",
+    "Cpo",
     "Dad",
+    "Dpo",
     "ExpectedRisk",
     "GroupLoss",
     "GroupSettings",
     "Learnt",
     "LeaveOneOut",
     "LinearBaseline",
+    "MaxMargin",
     "Mixer",
     "Parts",
     "Prefix",
     "Reinforce",
     "Sampled",
     "SampledSettings",
+    "SequenceNll",
+    "SoftmaxMargin",
     "Stage",
     "StepBaseline",
     "Xent",

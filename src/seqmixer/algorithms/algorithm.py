@@ -63,6 +63,11 @@ class AlgorithmSettings(Section):
         """How many sentences are scored for each of a batch."""
         return 1
 
+    @property
+    def holds_reference(self) -> bool:
+        """Whether a frozen copy of the model is kept."""
+        return False
+
 
 @dataclass(frozen=True)
 class Parts:

@@ -4,8 +4,8 @@ Equal sentences are one candidate. Each loss is given the candidates' scores: lo
 by the length of the sentence where length_penalty says so.
 """
 
-from abc import abstractmethod
-from typing import Any
+from collections.abc import Callable
+from typing import ClassVar
 
 import torch
 from pydantic import Field
@@ -13,9 +13,11 @@ from torch import Tensor
 
 from seqmixer.algorithms.algorithm import Candidates, Stage
 from seqmixer.algorithms.diagnostics import hashed, over
+from seqmixer.algorithms.prefix import Prefix
 from seqmixer.algorithms.sampled import Learnt, Sampled, SampledSettings
 from seqmixer.algorithms.xent import reference_loss
-from seqmixer.types import Batch, Loss, Reward, SequenceModel
+from seqmixer.decoding import generate
+from seqmixer.types import Batch, Generate, Loss, Reward, SequenceModel
 
 
 class GroupSettings(SampledSettings):
@@ -32,18 +34,25 @@ class GroupSettings(SampledSettings):
 
 
 class GroupLoss(Sampled):
-    """Learns from the candidates of each source as a set; a subclass says how they are compared."""
+    """Learns from the candidates of each source as a set; a subclass says by which loss, and its settings are `own`."""
+
+    compare: ClassVar[Callable[..., Tensor]]  # scores, rewards and mask, each (B, k), and the settings -> (B,)
 
     def __init__(
         self,
         reward: Reward,
         *,
+        samples: int,
         with_reference: bool = False,
         length_penalty: float = 0.0,
         token_weight: float = 0.0,
-        **rest: Any,
+        prefix: Prefix | None = None,
+        kl: float = 0.0,
+        generate: Generate = generate,
+        **own: float,
     ) -> None:
-        super().__init__(reward, **rest)
+        super().__init__(reward, samples=samples, prefix=prefix, kl=kl, generate=generate)
+        self.own = own
         self.with_reference = with_reference
         self.length_penalty = length_penalty
         self.token_weight = token_weight
@@ -66,15 +75,11 @@ class GroupLoss(Sampled):
 
     def learn(self, batch: Batch, candidates: Candidates, h: Tensor, log_p: Tensor) -> Learnt:
         k, mask = candidates.k, different(candidates)  # (B, k)
-        value = self.compare(candidates, log_p, self.worth(candidates, log_p), mask).sum()
+        value = self.compare(self.scores(candidates, log_p), self.worth(candidates, log_p), mask, **self.own).sum()
         return Learnt(k * value, {"copies": over((~mask).float(), candidates.generated.view(*mask.shape, -1).any(-1))})
 
-    @abstractmethod
-    def compare(self, candidates: Candidates, log_p: Tensor, r: Tensor, mask: Tensor) -> Tensor:
-        """The loss of each source, given log p of words (Bk, T), rewards, and which candidates count.  -> (B,)"""
-
     def scores(self, candidates: Candidates, log_p: Tensor) -> Tensor:
-        """(Bk, T) -> (B, k)"""
+        """By which the candidates are compared, given log p of their words.  (Bk, T) -> (B, k)"""
         total = candidates.sentences(log_p)
         if not self.length_penalty:
             return total

@@ -63,6 +63,10 @@ class SampledSettings(AlgorithmSettings):
     def sentences(self) -> int:
         return self.samples
 
+    @property
+    def holds_reference(self) -> bool:
+        return self.kl > 0
+
     def prefix(self, length: int) -> Prefix | None:
         """The words that are given; None: all of a sentence is the model's own."""
         weights = self.xent_weight, self.reinforce_weight
@@ -83,7 +87,7 @@ class Sampled(Algorithm):
 
     objective: ClassVar[str | None] = None  # the label of what is learnt after the prefix, where it is another
     reward: Reward
-    reference: SequenceModel | None  # of the KL term
+    reference: SequenceModel | None  # a frozen copy of the model
 
     def __init__(
         self,
@@ -112,8 +116,13 @@ class Sampled(Algorithm):
         common = {"samples": settings.samples, "kl": settings.kl, "prefix": settings.prefix(parts.length)}
         return {name: getattr(settings, name) for name in names} | common | {"generate": parts.generate}
 
+    @property
+    def holds_reference(self) -> bool:
+        """Whether a frozen copy of the model is the reference of its candidates."""
+        return self.kl > 0
+
     def set_reference(self, model: SequenceModel) -> None:
-        if self.kl and self.reference is None:
+        if self.holds_reference and self.reference is None:
             self.reference = frozen(model)
 
     def stage(self, epoch: int) -> Stage:
@@ -140,11 +149,11 @@ class Sampled(Algorithm):
         return self.generate(model, source, given, forced, sample)
 
     def log_ref(self, source: Tensor, words: Tensor) -> Tensor | None:
-        """log p of the candidates under the reference of the KL term, if there is one.  -> (Bk, T)"""
-        if not self.kl:
+        """log p of the candidates under the reference, where one is held.  -> (Bk, T)"""
+        if not self.holds_reference:
             return None
         if self.reference is None:
-            raise ConfigError(f"kl = {self.kl:g}, but there is no reference model; call set_reference(model) first")
+            raise ConfigError(f"{self.label} has no reference model yet; call set_reference(model) first")
         return reference_log_prob(self.reference, source, words)
 
     def loss(

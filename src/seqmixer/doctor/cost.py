@@ -66,13 +66,13 @@ def counted(config: Config, task: Task, model: SequenceModel) -> MemoryNeed:
         gradients=FLOAT * parameters,
         optimizer=FLOAT * MOMENTS[config.training.optimizer] * parameters,
         logits=3 * FLOAT * numbers,
-        reference=FLOAT * parameters if getattr(config.algorithm, "kl", 0) else 0,
+        reference=FLOAT * parameters if config.algorithm.holds_reference else 0,
     )
 
 
 def fits(memory: MemoryNeed, available: int) -> Finding:
     """The memory of an update, against what the device has in all."""
-    reference = f", model of the KL term {in_bytes(memory.reference)}" if memory.reference else ""
+    reference = f", reference model {in_bytes(memory.reference)}" if memory.reference else ""
     what = (
         f"{memory.parameters:,} parameters; an update needs at least {in_bytes(memory.total)} (weights "
         f"{in_bytes(memory.weights)}, gradients {in_bytes(memory.gradients)}, optimiser {in_bytes(memory.optimizer)}, "

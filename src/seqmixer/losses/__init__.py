@@ -1,7 +1,30 @@
 """What is minimised, as pure functions, one for each equation. Each returns a sum; the algorithm divides once."""
 
-from seqmixer.losses.groups import expected_risk
+from seqmixer.losses.groups import (
+    best_of_n,
+    contrastive_preference,
+    expected_risk,
+    max_margin,
+    preference,
+    ranking,
+    sequence_nll,
+    softmax_margin,
+)
 from seqmixer.losses.policy import baseline_error, policy_gradient
 from seqmixer.losses.words import cross_entropy, entropy, log_prob
 
-__all__ = ["baseline_error", "cross_entropy", "entropy", "expected_risk", "log_prob", "policy_gradient"]
+__all__ = [
+    "baseline_error",
+    "best_of_n",
+    "contrastive_preference",
+    "cross_entropy",
+    "entropy",
+    "expected_risk",
+    "log_prob",
+    "max_margin",
+    "policy_gradient",
+    "preference",
+    "ranking",
+    "sequence_nll",
+    "softmax_margin",
+]
