@@ -4,7 +4,16 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from seqmixer.losses import baseline_error, cross_entropy, entropy, log_prob, policy_gradient
+from seqmixer.losses import (
+    baseline_error,
+    clipped_ratio,
+    cross_entropy,
+    differences,
+    entropy,
+    log_prob,
+    policy_gradient,
+    sentence_ratio,
+)
 
 B, T, V = 2, 4, 5
 MASK = torch.tensor([[1, 1, 1, 0], [1, 1, 1, 1]], dtype=torch.bool)
@@ -127,11 +136,81 @@ def test_logits_where_the_mask_is_false_change_neither_value_nor_gradient(o, wor
     assert (got[~MASK] == 0).all()
 
 
+def ratios():
+    """log ratios on both sides of the band and far inside, advantages of both signs."""
+    log_ratio = torch.tensor([[0.5, -0.5, 0.05, 9.0], [-0.4, 0.3, -0.02, 0.6]], dtype=torch.double, requires_grad=True)
+    return log_ratio, torch.tensor([[1.0, 2.0, -0.5, 3.0], [-1.0, -0.7, 0.4, 0.2]], dtype=torch.double)
+
+
+def test_the_clipped_ratio_is_the_smaller_of_both_products_on_every_word():
+    log_ratio, advantage = ratios()
+
+    got = clipped_ratio(log_ratio, advantage, MASK, low=0.2, high=0.3)
+    (gradient,) = torch.autograd.grad(got.sum(), log_ratio)
+
+    for b, t in each_step():
+        rho, a = math.exp(log_ratio[b, t].item()), advantage[b, t].item()
+        held = min(max(rho, 0.8), 1.3)
+        expected = -min(rho * a, held * a) if MASK[b, t] else 0.0
+        assert got[b, t].item() == pytest.approx(expected)
+        teaches = MASK[b, t] and (rho <= 1.3 if a > 0 else rho >= 0.8)
+        assert gradient[b, t].item() == pytest.approx(-rho * a if teaches else 0.0)
+
+
+def test_the_clipped_ratio_at_1_has_the_gradient_of_the_policy_gradient(o, words):
+    advantage, log_p = torch.randn(B, T, dtype=torch.double), log_prob(o, words)
+
+    got = clipped_ratio(log_p - log_p.detach(), advantage, MASK, low=0.2, high=0.2).sum()
+
+    (gradient,) = torch.autograd.grad(got, o, retain_graph=True)
+    torch.testing.assert_close(gradient, torch.autograd.grad(policy_gradient(log_p, advantage, MASK), o)[0])
+
+
+def test_the_ratio_of_a_sentence_is_the_geometric_mean_and_hands_its_gradient_to_every_word():
+    """GSPO's loss written out: one clipped ratio of the sentence. Here it is a mean over words that share it."""
+    log_ratio, _ = ratios()
+    log_ratio = (0.2 * log_ratio).detach().requires_grad_()
+    n = MASK.sum(-1)
+
+    got = sentence_ratio(log_ratio, MASK)
+    for b in range(B):
+        mean = math.prod(math.exp(log_ratio[b, t].item()) for t in range(T) if MASK[b, t]) ** (1 / n[b].item())
+        assert got[b].exp().tolist() == pytest.approx([mean] * T)
+
+    for advantage in (torch.tensor([[1.5], [-0.5]]).double(), torch.tensor([[-1.5], [0.5]]).double()):
+        s = ((log_ratio * MASK).sum(-1) / n).exp()  # (B,)
+        a = advantage.squeeze(-1)
+        direct = -torch.minimum(s * a, s.clamp(0.8, 1.01) * a).sum()
+        ours = clipped_ratio(sentence_ratio(log_ratio, MASK), advantage.expand(B, T), MASK, low=0.2, high=0.01)
+        ours = (ours.sum(-1) / n).sum()
+        assert ours.item() == pytest.approx(direct.item())
+        torch.testing.assert_close(*(torch.autograd.grad(each, log_ratio)[0] for each in (ours, direct)))
+
+
+@pytest.mark.parametrize("trace", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("width", [1, T], ids=["at the end", "word by word"])
+def test_temporal_differences_are_those_of_the_definition(trace, width):
+    to_go, value = torch.randn(B, width, dtype=torch.double), torch.randn(B, T, dtype=torch.double)
+
+    got = differences(to_go, value, MASK, trace)
+
+    for b in range(B):
+        rest = [to_go[b, min(t, width - 1)].item() if MASK[b, t] else 0.0 for t in range(T)] + [0.0]
+        v = [value[b, t].item() if MASK[b, t] else 0.0 for t in range(T)] + [0.0]
+        advantage = 0.0
+        for t in reversed(range(T)):
+            reward = rest[t] - rest[t + 1]  # of this word; all of it at the last where it comes at the end
+            advantage = reward + v[t + 1] - v[t] + trace * advantage
+            assert got[b, t].item() == pytest.approx(advantage if MASK[b, t] else 0.0)
+    if trace == 1:
+        torch.testing.assert_close(got, (to_go - value) * MASK)
+
+
 def test_baseline_error_is_the_squared_distance_to_the_reward():
     r_bar = torch.randn(B, T, dtype=torch.double, requires_grad=True)
     r = torch.randn(B, dtype=torch.double, requires_grad=True)
 
-    error = baseline_error(r_bar, r, MASK)
+    error = baseline_error(r_bar, r.unsqueeze(-1), MASK)
     error.backward()
 
     expected = sum((r_bar[b, t] - r[b]).item() ** 2 for b, t in each_step() if MASK[b, t])
@@ -152,8 +231,8 @@ def test_a_bad_number_where_the_mask_is_false_reaches_neither_value_nor_gradient
         (cross_entropy(broken(log_p), paid), log_p, -log_p[0].sum()),
         (policy_gradient(broken(log_p), advantage, paid), log_p, -(log_p[0] * advantage[0].detach()).sum()),
         (policy_gradient(log_p, broken(advantage), paid), log_p, -(log_p[0] * advantage[0].detach()).sum()),
-        (baseline_error(r_bar, r, paid), r_bar, (r_bar[0] - 0.5).square().sum()),
-        (baseline_error(broken(r_bar), r, paid), r_bar, (r_bar[0] - 0.5).square().sum()),
+        (baseline_error(r_bar, r.unsqueeze(-1), paid), r_bar, (r_bar[0] - 0.5).square().sum()),
+        (baseline_error(broken(r_bar), r.unsqueeze(-1), paid), r_bar, (r_bar[0] - 0.5).square().sum()),
     ]:
         torch.testing.assert_close(loss, expected)
         torch.testing.assert_close(torch.autograd.grad(loss, leaf), torch.autograd.grad(expected, leaf))

@@ -6,7 +6,20 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 
-from seqmixer.algorithms import LeaveOneOut, LinearBaseline, Mixer, Reinforce, Xent
+from seqmixer.algorithms import (
+    ActorCritic,
+    Critic,
+    GreedyReward,
+    GroupMean,
+    Grpo,
+    LeaveOneOut,
+    LinearBaseline,
+    Mixer,
+    Ppo,
+    Reinforce,
+    Scst,
+    Xent,
+)
 from seqmixer.config import TrainingConfig
 from seqmixer.data import batches, text_task
 from seqmixer.decoding import generate, greedy
@@ -54,6 +67,11 @@ def algorithms(features):
         "mixer": Mixer(sentence_bleu, LinearBaseline(features), 6, [3], generate=given),
         "reinforce": Reinforce(sentence_bleu, LinearBaseline(features), generate=given),
         "samples": Reinforce(sentence_bleu, LeaveOneOut(), generate=cut_short, samples=3),
+        "scst": Scst(sentence_bleu, GreedyReward(), generate=cut_short, samples=2),
+        "grpo": Grpo(sentence_bleu, GroupMean(), generate=cut_short, samples=3, updates=2, clip=0.05),
+        "shaped": Reinforce(sentence_bleu, LeaveOneOut(), generate=cut_short, samples=3, shaped=True),
+        "actor-critic": ActorCritic(sentence_bleu, Critic(9, 8, 6), generate=cut_short, samples=3, trace=0.5),
+        "ppo": Ppo(sentence_bleu, LinearBaseline(features), generate=cut_short, samples=3, updates=2),
     }
 
 
@@ -72,7 +90,10 @@ def gradients(task):
                     if value.grad is not None:
                         yield f"gradient/{name}/{size}/{parameter}", value.grad.clone()
             for metric, mean in step.averages.values().items():
-                if (name, metric) != ("samples", "distinct"):  # of the pairs that one process sees; here some are equal
+                if metric != "distinct" or name in (
+                    "mixer",
+                    "reinforce",
+                ):  # of the pairs that one process sees; here some are equal
                     yield f"metric/{name}/{size}/{metric}", torch.tensor(mean, dtype=torch.double)
 
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from networks import H, T, batch_for, network
+from networks import H, T, V, batch_for, network
 from seqmixer.algorithms import ALGORITHMS, SampledSettings
 from seqmixer.build import build_algorithm
 from seqmixer.config import Config
@@ -16,7 +16,7 @@ WHOLE, HALF, NONE = 0, 1, 2  # epochs
 
 def made(name, **settings):
     config = Config.parse({"algorithm": {"name": name, **settings}}).algorithm
-    return build_algorithm(config, sentence_bleu, H, T)
+    return build_algorithm(config, sentence_bleu, H, T, V)
 
 
 def learnt(algorithm, epoch):

@@ -9,7 +9,7 @@ from torch import nn
 
 import tiny
 from seqmixer.algorithms import LinearBaseline, Mixer, Reinforce
-from seqmixer.algorithms.reference import divergence, drift_to_go, frozen, reference_log_prob
+from seqmixer.algorithms.reference import divergence, drift_to_go, fixed_log_prob, frozen
 from seqmixer.config import TrainingConfig
 from seqmixer.decoding import shift
 from seqmixer.errors import ConfigError
@@ -117,7 +117,7 @@ def test_the_estimate_is_the_kl_on_average_and_never_negative():
     model, reference, every = translator(), translator(), sentences()
     source = SOURCE.expand(len(every), -1)
     words = model.log_prob(model.unroll(shift(every), model.encode(source)), every).detach()  # (n, T)
-    before = reference_log_prob(reference, source, every)
+    before = fixed_log_prob(reference, source, every)
     log_p, log_ref = log_probabilities(model, every).detach(), log_probabilities(reference, every).detach()
 
     each = divergence(words, before, every != PAD)  # (n,)
@@ -156,7 +156,7 @@ def test_the_reference_is_the_model_as_it_was_without_dropout_and_without_gradie
     algorithm.set_reference(model)  # once is enough: the first is kept
     algorithm.train()
 
-    first, again = (reference_log_prob(algorithm.reference, SOURCE, TARGET) for _ in range(2))
+    first, again = (fixed_log_prob(algorithm.reference, SOURCE, TARGET) for _ in range(2))
 
     assert torch.equal(first, again)
     assert not first.requires_grad
@@ -174,7 +174,7 @@ def test_the_log_has_the_kl_of_the_batch_and_without_the_term_nothing_is_kept():
     with_term, without = (algorithm(model, ONE, 0) for algorithm in (held, free))
 
     log_p = model.log_prob(model.unroll(shift(words), model.encode(SOURCE)), words)
-    log_ref = reference_log_prob(reference, SOURCE, words)
+    log_ref = fixed_log_prob(reference, SOURCE, words)
     d = (log_ref - log_p)[0, :2]
     torch.testing.assert_close(with_term.metrics["kl"], torch.tensor([(d.exp() - 1 - d).sum().item(), 1]))
     assert "kl" not in without.metrics
@@ -225,7 +225,7 @@ def test_the_pass_of_the_reference_asks_the_device_nothing():
     reference = frozen(translator()).to("meta")
 
     with plain():
-        log_ref = reference_log_prob(reference, torch.empty(4, 3, dtype=torch.long, device="meta"), words)
+        log_ref = fixed_log_prob(reference, torch.empty(4, 3, dtype=torch.long, device="meta"), words)
 
     assert drift_to_go(log_p, log_ref, words != PAD).shape == (4, T)
     assert divergence(log_p, log_ref, words != PAD).shape == (4,)

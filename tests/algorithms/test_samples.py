@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from seqmixer.algorithms import LeaveOneOut, LinearBaseline, Mixer, Reinforce, symptoms
+from seqmixer.algorithms import Candidates, LeaveOneOut, LinearBaseline, Mixer, Reinforce, symptoms
 from seqmixer.build import build_algorithm
 from seqmixer.config import Config
 from seqmixer.decoding import shift
@@ -51,7 +51,10 @@ def gradients(loss, *modules):
 def test_what_is_expected_of_a_sentence_is_the_mean_of_the_others_for_its_source():
     r = torch.rand(3, 4, dtype=torch.double)
 
-    r_bar = LeaveOneOut()(torch.zeros(12, T, H), r)
+    words = torch.ones(12, T, dtype=torch.long)
+    candidates = Candidates(words, words > 0, 4, lambda: r.flatten())
+
+    r_bar = LeaveOneOut()(torch.zeros(12, T, H), candidates)
 
     assert r_bar.shape == (12, T)
     for source, sentence in itertools.product(range(3), range(4)):
@@ -108,7 +111,7 @@ def test_every_sentence_is_drawn_for_itself_and_paid_by_the_references_of_its_so
 
     config = Config.parse({"algorithm": {"name": kind, "samples": 3, "baseline": "leave-one-out", "xent_epochs": 0}})
     torch.manual_seed(1)
-    build_algorithm(config.algorithm, reward, H, T)(translator().float(), BATCH, 9)
+    build_algorithm(config.algorithm, reward, H, T, V)(translator().float(), BATCH, 9)
 
     (rollout,) = seen
     assert torch.equal(rollout.references, BATCH.references[THRICE])

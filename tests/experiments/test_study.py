@@ -107,7 +107,7 @@ def test_points_are_cumulated_seconds_and_begin_with_the_best_of_the_base():
 
 @pytest.mark.slow
 def test_a_study_writes_its_tables_and_resumes(path, tmp_path):
-    command = ["study", str(path), "--methods", "xent,mixer,leave-one-out", "--seeds", "2", "--out", str(tmp_path)]
+    command = ["study", str(path), "--methods", "xent,mixer,rloo", "--seeds", "2", "--out", str(tmp_path)]
     found = CliRunner().invoke(app, [*command, "--markdown", str(tmp_path / "docs"), "--json"])
     assert found.exit_code == 0, found.output
     numbers = json.loads(found.stdout)
@@ -133,7 +133,7 @@ def test_a_study_writes_its_tables_and_resumes(path, tmp_path):
         assert line["conspicuous"] == [name for name in limits if line["effects"][name] > limits[name]]
     assert text.count("(!) |") == sum(len(line["conspicuous"]) for line in numbers["methods"]) > 0
     sampled = {line["method"]: line["sampled"] for line in numbers["methods"]}
-    assert sampled == {"xent": 0, "mixer": 2 * 4 * 50, "leave-one-out": 2 * 4 * 50}
+    assert sampled == {"xent": 0, "mixer": 2 * 4 * 50, "rloo": 2 * 4 * 50}
     gain = numbers["methods"][1]["gains"]["1 bleu"]["difference"]
     xent, mixer = (mean(line["scores"]["1 bleu"]) for line in numbers["methods"][:2])
     assert gain == pytest.approx(mixer - xent)

@@ -94,7 +94,8 @@ def losses(settings, folder):
     task = build_task(config.data, pretrained.vocabs(config) if config.model.pretrained else None)
     torch.manual_seed(config.seed)
     model = build_model(config.model, Dimensions.of(task))
-    algorithm = build_algorithm(config.algorithm, Metrics(config, task).reward, model.features, task.length)
+    reward, words = Metrics(config, task).reward, len(task.target_vocab)
+    algorithm = build_algorithm(config.algorithm, reward, model.features, task.length, words)
     found = []
     loss = algorithm.loss
 

@@ -1,7 +1,7 @@
 """What every algorithm is: it collects candidates where it learns from samples, then computes the loss of a batch."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Self
 
 import torch
@@ -59,6 +59,11 @@ class AlgorithmSettings(Section):
         return self.rewarded and not (self.annealed and self.xent_epochs)
 
     @property
+    def learns_again(self) -> bool:
+        """Whether it compares the model with what it was when it sampled, which no dropout may blur."""
+        return False
+
+    @property
     def sentences(self) -> int:
         """How many sentences are scored for each of a batch."""
         return 1
@@ -76,6 +81,7 @@ class Parts:
     reward: Reward
     features: int  # H, the width of the model's hidden states
     length: int  # T
+    words: int  # V
     generate: Generate = generate
 
 
@@ -98,10 +104,31 @@ class Candidates:
     k: int
     reward: Pending  # () -> (Bk,); computed while the candidates are scored
     log_ref: Tensor | None = None  # (Bk, T) log p of the words under the reference of the KL term
+    log_p: Tensor | None = None  # (Bk, T) under the model that sampled them; None: they are learnt from only once
+    before: Pending | None = (
+        None  # () -> (Bk, T) where words are rewarded one by one: the reward of what is before each
+    )
+    greedy: "Candidates | None" = None  # where rewards are compared with its: the greedy sentence of each source
 
     def sentences(self, values: Tensor) -> Tensor:
         """The sum of values, such as log p, over the model's own words of each sentence.  (Bk, T) -> (B, k)"""
         return torch.where(self.generated, values, 0).sum(-1).view(-1, self.k)
+
+    def to_go(self) -> Tensor:
+        """The reward that is still to come at each step, a constant.  -> (Bk, T), or (Bk, 1) where it is all of it"""
+        r = self.reward().detach().unsqueeze(-1)
+        return r if self.before is None else r - self.before().detach()
+
+    def take(self, which: slice) -> "Candidates":
+        """Some of the candidates of each source."""
+
+        def part(rows: Any) -> Any:
+            if callable(rows):
+                return lambda: part(rows())
+            return None if rows is None else rows.unflatten(0, (-1, self.k))[:, which].flatten(0, 1)
+
+        rows = {field.name: part(getattr(self, field.name)) for field in fields(self) if field.name != "k"}
+        return Candidates(**rows, k=len(range(self.k)[which]))
 
 
 class Algorithm(nn.Module, ABC):

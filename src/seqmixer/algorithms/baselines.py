@@ -1,8 +1,8 @@
 """The reward expected at each step, which is subtracted from the reward (Sec. 3.2.1).
 
-(h, r) -> (B, T): h (B, T, H) are the hidden states, r (B/k, k) the rewards, one row for each source that k sentences
-were sampled for. A sentence's own reward must not enter what is expected of it, or Eq. 11 is biased.
-The regressors do without r.
+(h, candidates, batch) -> (Bk, T), from the hidden states (Bk, T, H) of the candidates, and where that is not enough
+from them and the batch with a row for each. A sentence's own reward must not enter what is expected of it, or Eq. 11 is
+biased.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,6 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from seqmixer.algorithms.algorithm import Candidates, Parts
+from seqmixer.algorithms.critic import Critic
 from seqmixer.errors import ConfigError
 
 
@@ -28,7 +30,7 @@ class LinearBaseline(nn.Module):
         self.weight = nn.Parameter(torch.zeros(features))
         self.bias = nn.Parameter(torch.tensor(0.01))  # as released
 
-    def forward(self, h: Tensor, r: Tensor | None = None) -> Tensor:
+    def forward(self, h: Tensor, *given: object) -> Tensor:
         return (normalize(h.detach(), dim=-1) * self.weight).sum(-1) + self.bias  # (B, T, H) x (H,) -> (B, T)
 
 
@@ -40,23 +42,49 @@ class StepBaseline(nn.Module):
         self.weight = nn.Parameter(torch.zeros(length, features))
         self.bias = nn.Parameter(torch.full((length,), 0.01))
 
-    def forward(self, h: Tensor, r: Tensor | None = None) -> Tensor:
+    def forward(self, h: Tensor, *given: object) -> Tensor:
         return (normalize(h.detach(), dim=-1) * self.weight).sum(-1) + self.bias  # (B, T, H) x (T, H) -> (B, T)
 
 
 class LeaveOneOut(nn.Module):
     """The mean reward of the other sentences sampled for the same source; nothing is learnt."""
 
-    def forward(self, h: Tensor, r: Tensor) -> Tensor:
-        if r.shape[-1] < 2:
-            raise ConfigError(f"leave-one-out compares 2 samples of a source or more, got {r.shape[-1]}; set samples")
-        others = (r.sum(-1, keepdim=True) - r) / (r.shape[-1] - 1)  # (B/k, k)
-        return others.reshape(-1, 1).expand(h.shape[:-1])  # (B, T)
+    def forward(self, h: Tensor, candidates: Candidates, *given: object) -> Tensor:
+        r = of_sources(candidates)  # (B, k, T or 1)
+        if candidates.k < 2:
+            raise ConfigError(f"leave-one-out compares 2 samples of a source or more, got {candidates.k}; set samples")
+        return ((r.sum(1, keepdim=True) - r) / (candidates.k - 1)).flatten(0, 1).expand(h.shape[:-1])
 
 
-Baseline = Literal["linear", "step", "leave-one-out"]
-BASELINES: Mapping[Baseline, Callable[[int, int], nn.Module]] = {  # (H, T) -> a baseline
-    "linear": lambda features, length: LinearBaseline(features),
-    "step": StepBaseline,
-    "leave-one-out": lambda features, length: LeaveOneOut(),
+class GroupMean(nn.Module):
+    """The mean reward of all sentences sampled for the same source. Its own is among them: advantages are (k - 1) / k
+    times those of leave-one-out."""
+
+    def forward(self, h: Tensor, candidates: Candidates, *given: object) -> Tensor:
+        r = of_sources(candidates)  # (B, k, T or 1)
+        return r.mean(1, keepdim=True).expand_as(r).flatten(0, 1).expand(h.shape[:-1])
+
+
+class GreedyReward(nn.Module):
+    """The reward of the greedy sentence for the same source, of candidates that have one."""
+
+    def forward(self, h: Tensor, candidates: Candidates, *given: object) -> Tensor:
+        if candidates.greedy is None:
+            raise ConfigError("the candidates have no greedy sentence to be compared with")
+        return candidates.greedy.to_go().repeat_interleave(candidates.k, 0).expand(h.shape[:-1])
+
+
+def of_sources(candidates: Candidates) -> Tensor:
+    """The rewards to come, by source.  -> (B, k, T), or (B, k, 1)"""
+    return candidates.to_go().unflatten(0, (-1, candidates.k))
+
+
+Baseline = Literal["linear", "step", "leave-one-out", "critic"]  # what a user may choose; others belong to an algorithm
+BASELINES: Mapping[str, Callable[[Parts], nn.Module]] = {
+    "linear": lambda parts: LinearBaseline(parts.features),
+    "step": lambda parts: StepBaseline(parts.features, parts.length),
+    "leave-one-out": lambda parts: LeaveOneOut(),
+    "critic": lambda parts: Critic(parts.words, parts.features, parts.length),
+    "mean": lambda parts: GroupMean(),
+    "greedy": lambda parts: GreedyReward(),
 }

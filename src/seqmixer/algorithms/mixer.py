@@ -7,14 +7,14 @@ from torch import nn
 
 from seqmixer.algorithms.algorithm import AlgorithmSettings, Parts
 from seqmixer.algorithms.prefix import Prefix
-from seqmixer.algorithms.reinforce import Reinforce, ReinforceSettings
+from seqmixer.algorithms.reinforce import BaselineSettings, Reinforce
 from seqmixer.types import Reward
 
 
-class MixerSettings(ReinforceSettings):
+class MixerSettings(BaselineSettings):
     """[algorithm] with name = "mixer"."""
 
-    name: Literal["mixer"] = "mixer"  # type: ignore[assignment]
+    name: Literal["mixer"] = "mixer"
     anneal: Literal[True] = True
 
 

@@ -30,10 +30,10 @@ def frozen(model: SequenceModel) -> SequenceModel:
 
 
 @torch.no_grad()
-def reference_log_prob(reference: SequenceModel, source: Tensor, words: Tensor) -> Tensor:
-    """log p_ref(w_t | w_<t), without dropout; of B/k sources each is for k sentences.  (B, T) -> (B, T)"""
-    with deployed(reference):
-        return reference.log_prob(reference.unroll(shift(words), read(reference, source, len(words))), words)
+def fixed_log_prob(model: SequenceModel, source: Tensor, words: Tensor) -> Tensor:
+    """log p(w_t | w_<t), without dropout or gradient; of B/k sources each is for k sentences.  (B, T) -> (B, T)"""
+    with deployed(model):
+        return model.log_prob(model.unroll(shift(words), read(model, source, len(words))), words)
 
 
 @torch.no_grad()

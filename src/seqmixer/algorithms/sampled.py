@@ -5,14 +5,13 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, ClassVar, NamedTuple, Self
 
-import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
 from seqmixer.algorithms.algorithm import Algorithm, AlgorithmSettings, Candidates, Parts, Stage
 from seqmixer.algorithms.diagnostics import diagnostics, over
 from seqmixer.algorithms.prefix import Prefix, steps
-from seqmixer.algorithms.reference import divergence, drift_to_go, frozen, reference_log_prob
+from seqmixer.algorithms.reference import divergence, drift_to_go, fixed_log_prob, frozen
 from seqmixer.algorithms.xent import XENT, reference_loss
 from seqmixer.decoding import generate, read, sample, shift
 from seqmixer.errors import ConfigError
@@ -138,11 +137,15 @@ class Sampled(Algorithm):
         if stage is XENT:
             return None
         source, batch = batch.source, batch.repeat(self.samples)
-        start = self.prefix.start(scheduled.long()) if self.prefix else torch.zeros_like(scheduled).long()  # ()
+        start = self.start(scheduled)
         forced = (steps(batch) < start).expand_as(batch.target)  # (Bk, T)
         words = self.write(model, source, batch.target, forced)  # w_1..w_s w^g_{s+1}..w^g_T: (Bk, T)
-        reward = cache(begin(self.reward, batch.rollout(words, start if self.prefix else 0)))
+        reward = cache(begin(self.reward, batch.rollout(words, start)))
         return Candidates(words, ~forced & (words != PAD), self.samples, reward, self.log_ref(source, words))
+
+    def start(self, scheduled: Tensor) -> int | Tensor:
+        """The first step of which the model writes the word."""
+        return self.prefix.start(scheduled.long()) if self.prefix else 0
 
     def write(self, model: SequenceModel, source: Tensor, given: Tensor, forced: Tensor) -> Tensor:
         """The candidates: k sentences for each source, the given words where they are forced.  -> (Bk, T)"""
@@ -154,7 +157,7 @@ class Sampled(Algorithm):
             return None
         if self.reference is None:
             raise ConfigError(f"{self.label} has no reference model yet; call set_reference(model) first")
-        return reference_log_prob(self.reference, source, words)
+        return fixed_log_prob(self.reference, source, words)
 
     def loss(
         self, model: SequenceModel, batch: Batch, candidates: Candidates | None, stage: Stage, scheduled: Tensor
@@ -180,10 +183,14 @@ class Sampled(Algorithm):
         """
 
     def drift(self, candidates: Candidates, log_p: Tensor) -> Tensor:
-        """What the KL term takes off the reward of each step, a constant.  -> (Bk, T), or () without such a term"""
+        """What the KL term takes off the reward of each step, a constant.  -> (Bk, T), or () without such a term
+
+        Candidates that are learnt from several times keep the drift of the model that sampled them.
+        """
         if candidates.log_ref is None:
             return log_p.new_zeros(())
-        return self.kl * drift_to_go(log_p, candidates.log_ref, candidates.generated)
+        sampled = log_p if candidates.log_p is None else candidates.log_p
+        return self.kl * drift_to_go(sampled, candidates.log_ref, candidates.generated)
 
     def worth(self, candidates: Candidates, log_p: Tensor) -> Tensor:
         """The rewards of the sentences for each source, less what the KL term takes off, as constants.  -> (B, k)"""

@@ -11,7 +11,7 @@ from seqmixer.settings import explained
 from seqmixer.types import Reward
 
 
-def build_algorithm(settings: AlgorithmSettings, reward: Reward, features: int, length: int) -> Algorithm:
+def build_algorithm(settings: AlgorithmSettings, reward: Reward, features: int, length: int, words: int) -> Algorithm:
     """The algorithm of a config. Its class is imported if it is the user's own."""
     kind = ALGORITHMS.get(settings.name) or own_algorithm(settings.name)
     if isinstance(settings, OwnAlgorithmSettings):
@@ -20,7 +20,7 @@ def build_algorithm(settings: AlgorithmSettings, reward: Reward, features: int, 
             settings = kind.Settings.model_validate(settings.model_dump(exclude={"name"} if fixed else None))
         except ValidationError as error:
             raise ConfigError(f"config: {explained(error, kind.Settings, 'algorithm')}") from None
-    return kind.of(settings, Parts(reward, features, length, fast.generate))
+    return kind.of(settings, Parts(reward, features, length, words, fast.generate))
 
 
 def own_algorithm(path: str) -> type[Algorithm]:

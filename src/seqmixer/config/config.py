@@ -63,6 +63,16 @@ class Config(Section):
         return self
 
     @model_validator(mode="after")
+    def compares_probabilities(self) -> Self:
+        if self.training.rl_dropout and self.algorithm.learns_again:
+            raise ValueError(
+                f"training.rl_dropout = true, but algorithm.name = {self.algorithm.name!r} with algorithm.updates of 2 "
+                "or more compares the probability of a word before and after an update, which dropout changes, too; "
+                "leave training.rl_dropout out"
+            )
+        return self
+
+    @model_validator(mode="after")
     def readable(self) -> Self:
         pretrained = self.model.pretrained is not None
         if pretrained and self.data.task in ("captions", "toy-captioning"):

@@ -147,7 +147,8 @@ def made_ready(config: Config, folder: Path, task: Task) -> Ready:
     model.to(device(config.training.device))
     metrics = Metrics(config, task)
     _ = metrics.chosen  # an unknown one is an error
-    algorithm = build_algorithm(config.algorithm, metrics.reward, model.features, task.length)
+    words = len(task.target_vocab)
+    algorithm = build_algorithm(config.algorithm, metrics.reward, model.features, task.length, words)
     learnt = kept is not None or config.training.start is not None
     return Ready(model, origin, learnt, metrics.reward, algorithm.to(device(config.training.device)))
 

@@ -17,6 +17,7 @@ from seqmixer.kernels.switch import fused
 
 Run = Callable[..., Any]  # tensors -> nested tuples, dicts or dataclasses of tensors
 
+_beside = ContextVar("_beside", default=False)  # whether this is a branch of a program that is being captured
 _tried = ContextVar("_tried", default=False)  # whether this is the first call of a program that is to be captured
 
 
@@ -168,17 +169,21 @@ def overlapped(run: Callable[[], Tensor], given: Tensor) -> Callable[[], Tensor]
     """`run`, begun now if that can be; the function that is returned gives its result.
 
     In a program that is being captured for a CUDA device, `run` becomes a branch of its own, beside what comes next on
-    the main one. Anywhere else it is run when its result is asked for.
+    the main one. Anywhere else, also in such a branch, it is run when its result is asked for.
 
     Args:
         given: what `run` reads; the branch begins where this is known.
     """
-    if not (given.is_cuda and torch.cuda.is_current_stream_capturing()):
+    if _beside.get() or not (given.is_cuda and torch.cuda.is_current_stream_capturing()):
         return run
     main, side = torch.cuda.current_stream(), torch.cuda.Stream()
     side.wait_stream(main)
-    with torch.cuda.stream(side):
-        result = run()
+    token = _beside.set(True)
+    try:
+        with torch.cuda.stream(side):
+            result = run()
+    finally:
+        _beside.reset(token)
 
     def collect(read: object = run) -> Tensor:  # until then what the branch reads is kept: its memory is not free
         main.wait_stream(side)

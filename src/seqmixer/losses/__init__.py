@@ -10,14 +10,16 @@ from seqmixer.losses.groups import (
     sequence_nll,
     softmax_margin,
 )
-from seqmixer.losses.policy import baseline_error, policy_gradient
+from seqmixer.losses.policy import baseline_error, clipped_ratio, differences, policy_gradient, sentence_ratio
 from seqmixer.losses.words import cross_entropy, entropy, log_prob
 
 __all__ = [
     "baseline_error",
     "best_of_n",
+    "clipped_ratio",
     "contrastive_preference",
     "cross_entropy",
+    "differences",
     "entropy",
     "expected_risk",
     "log_prob",
@@ -25,6 +27,7 @@ __all__ = [
     "policy_gradient",
     "preference",
     "ranking",
+    "sentence_ratio",
     "sequence_nll",
     "softmax_margin",
 ]

@@ -24,6 +24,7 @@ from seqmixer.rewards.metric import (
     mean_of,
     unk_as_word,
 )
+from seqmixer.rewards.prefixes import of_prefixes
 from seqmixer.rewards.rouge import rouge2_recall
 from seqmixer.rewards.starting import Pending, Startable, begin, combined, is_replayable, replayable
 from seqmixer.rewards.subwords import Merges, Style, detect, metric_on_whole_words, on_whole_words
@@ -62,6 +63,7 @@ __all__ = [
     "mean_of",
     "metric_on_whole_words",
     "of_counts",
+    "of_prefixes",
     "on_text",
     "on_whole_words",
     "on_words",
