@@ -63,6 +63,15 @@ def test_every_method_that_samples_has_the_same_number_of_sentences(path, tmp_pa
     assert within_budget(Method("xent", ("algorithm.name=xent",)), recipe.path).settings[-1] == "training.epochs=2"
 
 
+def test_only_what_anneals_by_name_or_by_a_setting_is_annealed(path, tmp_path):
+    """The study's config is MIXER's."""
+    recipe = studied(str(path), None, ["algorithm.xent_weight=0.1"], tmp_path)
+    found = {method.name: Config.load(recipe.path, method.settings).algorithm for method in recipe.methods}
+    annealed = {name for name, algorithm in found.items() if algorithm.rewarded and algorithm.annealed}
+    wanted = {method.name for method in STUDIED if "algorithm.anneal=true" in method.settings}
+    assert annealed == {"mixer"} | wanted
+
+
 def test_what_a_study_needs(path, tmp_path):
     with pytest.raises(ConfigError, match=r"--methods mixer: xent is missing; gains are over it"):
         studied(str(path), "mixer", [], tmp_path)

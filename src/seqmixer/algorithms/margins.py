@@ -21,7 +21,7 @@ class MarginSettings(SequenceNllSettings):
 
     name: Literal["max-margin"] = "max-margin"  # type: ignore[assignment]
     margin: float = Field(1.0, ge=0)
-    """Margins: by how much of a score a candidate should be better, for each unit of reward."""
+    """Margins: by how much the best candidate should score higher, for each unit of reward that it is better by."""
 
 
 class SoftmaxMarginSettings(MarginSettings):
@@ -39,7 +39,7 @@ class SequenceNll(GroupLoss):
 
 
 class MaxMargin(GroupLoss):
-    """The best candidate is to score higher than the most likely one, by a margin."""
+    """The best candidate is to score higher than each other by its margin; the one that misses it most teaches."""
 
     Settings = MarginSettings
     label = "max-margin"
@@ -47,7 +47,7 @@ class MaxMargin(GroupLoss):
 
 
 class SoftmaxMargin(GroupLoss):
-    """Sequence NLL in which each candidate scores the higher, the worse it is: margins for all of them at once."""
+    """Sequence NLL in which a candidate scores the higher, the worse it is: all of them teach at once."""
 
     Settings = SoftmaxMarginSettings
     label = "softmax-margin"

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
+from pydantic import Field
 from torch import nn
 
 from seqmixer.algorithms.algorithm import AlgorithmSettings, Parts
@@ -15,7 +16,7 @@ class MixerSettings(BaselineSettings):
     """[algorithm] with name = "mixer"."""
 
     name: Literal["mixer"] = "mixer"
-    anneal: Literal[True] = True
+    anneal: Literal[True] = Field(True, exclude=True)  # never in a file, from which another algorithm could take it
 
 
 class Mixer(Reinforce):

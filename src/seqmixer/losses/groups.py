@@ -44,14 +44,15 @@ def sequence_nll(s: Tensor, r: Tensor, mask: Tensor) -> Tensor:
 
 
 def max_margin(s: Tensor, r: Tensor, mask: Tensor, margin: float) -> Tensor:
-    """Edunov et al. (2018), (5): the best u* by reward is to score above û, the candidate with the highest score.
+    """Taskar et al. (2003), Tsochantaridis et al. (2005), with margins scaled by rewards: softmax-margin's maximum.
 
-    L = max(0, margin (r(u*) - r(û)) - (s(u*) - s(û)))
+    L = max_u (s(u) + margin (r(u*) - r(u))) - s(u*)
+
+    The candidate that misses its margin by most counts. In (5) of Edunov et al. (2018) it is the one that scores
+    highest, which makes samples of the model less likely for being likely: it unlearns to write.
     """
     best, highest = leading(r, mask)
-    ahead = s.masked_fill(~mask, -inf).argmax(-1, keepdim=True)  # (B, 1)
-    short = margin * (highest - r.gather(-1, ahead)) + s.gather(-1, ahead)
-    return (short.squeeze(-1) - s.masked_fill(~best, -inf).amax(-1)).clamp(min=0)
+    return (s + margin * (highest - r)).masked_fill(~mask, -inf).amax(-1) - s.masked_fill(~best, -inf).amax(-1)
 
 
 def ranking(s: Tensor, r: Tensor, mask: Tensor, rank_margin: float) -> Tensor:
