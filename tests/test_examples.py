@@ -37,7 +37,7 @@ def test_the_example_learns_and_prints_a_score(path, monkeypatch, tmp_path, caps
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def test_the_example_is_short(path):
-    assert len(path.read_text().splitlines()) <= 50
+    assert len(path.read_text().splitlines()) <= (40 if path.name == "own_algorithm.py" else 50)
 
 
 @pytest.mark.slow

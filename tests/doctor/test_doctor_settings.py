@@ -70,8 +70,8 @@ def test_settings_that_go_together_are_left_alone():
         (
             ["reward.name=rouge_l", 'evaluation.metrics=["bleu"]'],
             "warning",
-            "the reward is rouge_l, but bleu picks the best model and is reported: a model learns what is rewarded: in "
-            "the paper, one rewarded by ROUGE-2 lost BLEU; set evaluation.metrics or reward.name = 'bleu' if you can",
+            "the reward is rouge_l, but bleu picks the best model and is reported: a model learns what is rewarded, at "
+            "the cost of other scores; set evaluation.metrics or reward.name = 'bleu' if you can",
         ),
         (
             ["reward.name=rouge2", 'evaluation.metrics=["rouge2"]'],

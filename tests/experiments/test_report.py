@@ -8,13 +8,13 @@ from html.parser import HTMLParser
 import pytest
 import torch
 
-from seqmixer.build.rewards import NAMES
 from seqmixer.config import Config
 from seqmixer.errors import RunError, SeqmixerError
 from seqmixer.experiments import report as module
 from seqmixer.experiments.demo import details, headline, write_markdown, write_report
 from seqmixer.experiments.figures import learning_curves, relative_gains, spread, stages
 from seqmixer.experiments.summary import METRIC_LABELS, read_grid, rows
+from seqmixer.rewards import BUILT_IN
 from seqmixer.runs import train
 
 METHODS = ["xent", "dad", "e2e", "mixer"]
@@ -354,4 +354,4 @@ def test_runs_without_their_files_are_refused(folder):
 
 
 def test_every_metric_has_a_label():
-    assert METRIC_LABELS.keys() == set(NAMES)
+    assert METRIC_LABELS.keys() == set(BUILT_IN)

@@ -9,6 +9,7 @@ from seqmixer.data import Task
 from seqmixer.errors import ConfigError, unknown
 from seqmixer.functions import Elsewhere, is_path
 from seqmixer.rewards import (
+    BUILT_IN,
     METRICS,
     CharacterTable,
     DocumentFrequencies,
@@ -27,8 +28,6 @@ from seqmixer.rewards import (
     with_ends,
 )
 from seqmixer.types import Reward
-
-NAMES = [*METRICS, "cider", "chrf", "chrf++"]
 
 
 class Metrics:
@@ -78,7 +77,7 @@ class Metrics:
             case _ if name in METRICS:
                 return METRICS[name]
             case _:
-                raise unknown(where, name, [*NAMES, "module:function"])
+                raise unknown(where, name, [*BUILT_IN, "module:function"])
 
     def function(self, path: str, eos: bool = False) -> Metric:
         """A function of the user's, on strings or on word ids."""

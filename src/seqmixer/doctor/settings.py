@@ -5,10 +5,7 @@ from collections.abc import Iterator
 
 from seqmixer.config import Config
 from seqmixer.doctor.findings import Finding, note, problem, warning
-from seqmixer.rewards import parse
-
-RECALLS = ("rouge1", "rouge2")  # no word costs anything
-SAME = {"bleu_mean": "bleu"}  # a smoothed reward of what is reported
+from seqmixer.rewards import BUILT_IN, parse
 
 
 def conflicts(config: Config, length: int | None) -> Iterator[Finding]:
@@ -64,10 +61,12 @@ def rates(config: Config, length: int | None) -> Iterator[Finding]:
 def rewards(config: Config) -> Iterator[Finding]:
     """What is rewarded, against what is reported."""
     reward, metric, terms = config.reward.name, config.metrics[0], parse(config.reward.name)
-    if metric not in (reward, *(SAME.get(name, name) for weight, name in terms if weight > 0)):
+    known = [BUILT_IN.get(name) for _, name in terms]  # None: a Python function
+    smoothed = [each.smooths for each in known if each]
+    if metric not in (reward, *smoothed, *(name for weight, name in terms if weight > 0)):
         what = f"the reward is {reward}, but {metric} picks the best model and is reported"
-        why = "a model learns what is rewarded: in the paper, one rewarded by ROUGE-2 lost BLEU"
+        why = "a model learns what is rewarded, at the cost of other scores"
         yield warning(what, why, f"set evaluation.metrics or reward.name = {metric!r} if you can")
-    if all(name in RECALLS for _, name in terms):
+    if all(each and "recall" in each.signature.split("|") for each in known):
         advice = f"use {terms[0][1]}_f, or add ' + 0.2*length'"
         yield warning(f"the reward {reward} has no length penalty", "it is a recall, and more words never cost", advice)

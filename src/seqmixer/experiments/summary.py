@@ -10,25 +10,11 @@ from seqmixer import files
 from seqmixer.errors import RunError
 from seqmixer.evaluation import read_scores
 from seqmixer.experiments.methods import BASE, PROPOSED, REFERENCE
+from seqmixer.rewards import BUILT_IN
 from seqmixer.training import epochs, read_log
 from seqmixer.training.callbacks import Event
 
-METRIC_LABELS = {
-    "bleu": "BLEU",
-    "bleu_best": "BLEU, best of the references",
-    "bleu_mean": "BLEU, mean of sentences",
-    "chrf": "chrF",
-    "chrf++": "chrF++",
-    "cider": "CIDEr-D",
-    "edit": "edit similarity",
-    "exact": "exact matches",
-    "length": "length similarity",
-    "rouge1": "ROUGE-1",
-    "rouge1_f": "ROUGE-1 F1",
-    "rouge2": "ROUGE-2",
-    "rouge2_f": "ROUGE-2 F1",
-    "rouge_l": "ROUGE-L F1",
-}
+METRIC_LABELS = {name: metric.label for name, metric in BUILT_IN.items()}
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from seqmixer.rewards.metric import (
     BLEU,
     BLEU_BEST,
     BLEU_MEAN,
+    DEFAULT,
     EDIT,
     EXACT,
     LENGTH,
@@ -29,12 +30,22 @@ from seqmixer.rewards.rouge import rouge2_recall
 from seqmixer.rewards.starting import Pending, Startable, begin, combined, is_replayable, replayable
 from seqmixer.rewards.subwords import Merges, Style, detect, metric_on_whole_words, on_whole_words
 from seqmixer.rewards.text import on_text, on_words, values_of
-from seqmixer.rewards.weighted import of_counts, parse, sum_signature, summed_metric, weighted, weighted_metric
+from seqmixer.rewards.weighted import (
+    BUILT_IN,
+    of_counts,
+    parse,
+    sum_signature,
+    summed_metric,
+    weighted,
+    weighted_metric,
+)
 
 __all__ = [
     "BLEU",
     "BLEU_BEST",
     "BLEU_MEAN",
+    "BUILT_IN",
+    "DEFAULT",
     "EDIT",
     "EXACT",
     "LENGTH",

@@ -44,7 +44,7 @@ def corpus(rows: Tensor) -> Tensor:
     return 100 * _f(rows.sum(-2))
 
 
-ORDERS = {"chrf": 0, "chrf++": WORDS}  # the longest n-gram of words, by name
+KINDS = (("chrf", "chrF", 0), ("chrf++", "chrF++", WORDS))  # name, label, the longest n-gram of words
 CHRF = {  # for counts that are there; `chrf_metric` counts
     name: Metric(
         name,
@@ -52,8 +52,9 @@ CHRF = {  # for counts that are there; `chrf_metric` counts
         corpus,
         f"chrf|nc:{CHARACTERS}|nw:{words}|beta:{BETA}|space:no|eff:yes|unk:never-matches|refs:best",
         size=3 * (CHARACTERS + words),
+        label=label,
     )
-    for name, words in ORDERS.items()
+    for name, label, words in KINDS
 }
 
 
@@ -67,9 +68,9 @@ def chrf_metric(table: CharacterTable, name: str = "chrf") -> Metric:
     >>> metric.reward(Rollout(torch.tensor([[5, 2], [6, 2]]), torch.tensor([[[4, 2]], [[4, 2]]])))
     tensor([0.8984, 0.0000])
     """
-    on = cache(table.to)
-    counts = counting(lambda words, references: statistics(words, references, on(words.device), ORDERS[name]))
-    return replace(CHRF[name], statistics=counts)
+    metric, on = CHRF[name], cache(table.to)
+    order = metric.size // 3 - CHARACTERS
+    return replace(metric, statistics=counting(lambda words, refs: statistics(words, refs, on(words.device), order)))
 
 
 def _f(rows: Tensor) -> Tensor:

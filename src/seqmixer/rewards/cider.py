@@ -164,7 +164,9 @@ def corpus(rows: Tensor) -> Tensor:
     return 100 * rows.squeeze(-1).mean(-1)
 
 
-CIDER = Metric("cider", uncounted, corpus, "cider-d", highest=1000.0)  # for counts that are there
+CIDER = Metric(  # for counts that are there; `cider_metric` counts
+    "cider", uncounted, corpus, "cider-d", highest=1000.0, label="CIDEr-D", fitted=True
+)
 
 
 def cider_metric(frequencies: DocumentFrequencies) -> Metric:

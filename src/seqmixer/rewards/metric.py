@@ -31,6 +31,9 @@ class Metric:
     highest: float = 100.0  # 1: the score is in units of the reward
     sentence: Reward | None = None  # a training reward of its own; else that of `as_reward`
     alone: Callable[[Tensor], Tensor] | None = None  # (..., S) rows -> (...), where one sentence has too few counts
+    label: str = ""  # in reports
+    smooths: str | None = None  # the metric that this one is a smoothed version of
+    fitted: bool = False  # whether its counts depend on the training data
 
     @cached_property
     def reward(self) -> Reward:
@@ -106,10 +109,16 @@ def unk_as_word(metric: Metric) -> Metric:
     return replace(metric, statistics=combined(statistics, [metric.statistics]), signature="|".join(parts))
 
 
-def _rouge_n(name: str, n: int, score: rouge.Score, says: str, released: Reward | None = None) -> Metric:
-    signature = f"rouge|order:{n}|{says}|mean:sentences|unk:left-out|refs:best"
-    statistics = counting(partial(rouge.statistics, n=n, score=score))
-    return Metric(name, statistics, partial(rouge.corpus, score=score), signature, size=3, sentence=released)
+def _rouge(name: str, label: str, n: int, score: rouge.Score, says: str, released: Reward | None = None) -> Metric:
+    return Metric(
+        name,
+        counting(partial(rouge.statistics, n=n, score=score)),
+        partial(rouge.corpus, score=score),
+        f"rouge|order:{n}|{says}|mean:sentences|unk:left-out|refs:best",
+        size=3,
+        sentence=released,
+        label=label,
+    )
 
 
 BLEU = Metric(
@@ -120,6 +129,7 @@ BLEU = Metric(
     size=10,
     sentence=bleu.sentence_bleu,
     alone=bleu.of_sentences,
+    label="BLEU",
 )
 BLEU_MEAN = Metric(
     "bleu_mean",
@@ -127,6 +137,8 @@ BLEU_MEAN = Metric(
     bleu.mean_of_sentences,
     "bleu|order:4-effective|smooth:exp|mean:sentences|unk:never-matches|refs:closest",
     size=10,
+    label="BLEU, mean of sentences",
+    smooths=BLEU.name,
 )
 BLEU_BEST = Metric(
     "bleu_best",
@@ -134,17 +146,19 @@ BLEU_BEST = Metric(
     bleu.mean_of_best,
     "bleu|order:4-effective|smooth:add-1|mean:sentences|unk:never-matches|refs:best",
     sentence=bleu.best_sentence_bleu,
+    label="BLEU, best of the references",
 )
-ROUGE1 = _rouge_n("rouge1", 1, rouge.recall, "recall")
-ROUGE2 = _rouge_n("rouge2", 2, rouge.recall, "recall", released=rouge.rouge2_recall)
-ROUGE1_F = _rouge_n("rouge1_f", 1, rouge.f1, "f1")
-ROUGE2_F = _rouge_n("rouge2_f", 2, rouge.f1, "f1")
+ROUGE1 = _rouge("rouge1", "ROUGE-1", 1, rouge.recall, "recall")
+ROUGE2 = _rouge("rouge2", "ROUGE-2", 2, rouge.recall, "recall", released=rouge.rouge2_recall)
+ROUGE1_F = _rouge("rouge1_f", "ROUGE-1 F1", 1, rouge.f1, "f1")
+ROUGE2_F = _rouge("rouge2_f", "ROUGE-2 F1", 2, rouge.f1, "f1")
 ROUGE_L = Metric(
     "rouge_l",
     counting(partial(lcs.statistics, score=rouge.f1)),
     partial(rouge.corpus, score=rouge.f1),
     "rouge|lcs|f1|mean:sentences|unk:left-out|refs:best",
     size=3,
+    label="ROUGE-L F1",
 )
 EDIT = Metric(
     "edit",
@@ -152,11 +166,24 @@ EDIT = Metric(
     edit.corpus,
     "edit|similarity|mean:sentences|unk:never-matches|refs:best",
     size=3,
+    label="edit similarity",
 )
-EXACT = Metric("exact", counting(edit.exact), edit.exact_corpus, "exact|mean:sentences|unk:never-matches|refs:any")
+EXACT = Metric(
+    "exact",
+    counting(edit.exact),
+    edit.exact_corpus,
+    "exact|mean:sentences|unk:never-matches|refs:any",
+    label="exact matches",
+)
 LENGTH = Metric(
-    "length", counting(edit.lengths), edit.length_corpus, "length|shorter/longer|mean:sentences|refs:best", size=2
+    "length",
+    counting(edit.lengths),
+    edit.length_corpus,
+    "length|shorter/longer|mean:sentences|refs:best",
+    size=2,
+    label="length similarity",
 )
+DEFAULT = BLEU  # where no metric is named
 
 METRICS: Mapping[str, Metric] = {
     metric.name: metric

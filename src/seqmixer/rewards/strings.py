@@ -16,7 +16,7 @@ from seqmixer.rewards.chrf import chrf_metric
 from seqmixer.rewards.cider import DocumentFrequencies, cider_metric
 from seqmixer.rewards.ending import with_end, with_ends
 from seqmixer.rewards.metric import METRICS, Metric
-from seqmixer.rewards.weighted import parse, summed_metric
+from seqmixer.rewards.weighted import BUILT_IN, parse, summed_metric
 from seqmixer.types import EOS, PAD, UNK, Rollout
 
 TOKENIZE: dict[str, Callable[[str], str]] = {"none": str, "13a": Tokenizer13a()}  # what spaces part; as mteval-v13a
@@ -51,10 +51,9 @@ def reward_function(
         raise unknown("tokenize", tokenize, TOKENIZE)
     split = TOKENIZE[tokenize]
     terms = parse(name)
-    known = [*METRICS, "cider", "chrf", "chrf++"]
     for _, part in terms:
-        if part not in known:
-            raise unknown("reward", part, known)
+        if part not in BUILT_IN:
+            raise unknown("reward", part, BUILT_IN)
     seen = word_ids()
     counted = [[encoded(split(text).split(), seen) for text in several] for several in documents or ()]
     frequencies = DocumentFrequencies.build(with_ends(counted) if eos else counted) if counted else None

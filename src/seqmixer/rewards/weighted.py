@@ -1,7 +1,7 @@
 """Weighted sums of rewards and of metrics, as a config has them: 0.5*bleu + 0.5*rouge_l - 0.1*my_reward:length."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import torch
@@ -16,6 +16,8 @@ from seqmixer.rewards.starting import Pending, Startable, begin, combined
 from seqmixer.types import Reward, Rollout
 
 TERM = re.compile(r"\s*([+-]?)\s*(?:(\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+)\s*\*\s*)?([A-Za-z_][\w.:]*\+{0,2})\s*(?=[+-]|$)")
+
+BUILT_IN: Mapping[str, Metric] = {**METRICS, CIDER.name: CIDER, **CHRF}  # all that have a name
 
 LARGEST = 1e6  # weight: more than makes sense, and far from where float32 ends
 
@@ -97,8 +99,7 @@ def of_counts(text: str) -> Metric:
     >>> of_counts("0.5*exact + 0.5*mine:f").corpus(torch.tensor([[1.0, 0.2], [0.0, 0.4]]))
     tensor(0.4000)
     """
-    known = {**METRICS, **CHRF, CIDER.name: CIDER}
-    return summed_metric(text, lambda name: mean_of(name, uncounted) if is_path(name) else known[name])
+    return summed_metric(text, lambda name: mean_of(name, uncounted) if is_path(name) else BUILT_IN[name])
 
 
 def sum_signature(terms: Sequence[tuple[float, str]]) -> str:

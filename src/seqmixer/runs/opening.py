@@ -14,7 +14,7 @@ from seqmixer.data import Split, Task, Vocabulary
 from seqmixer.errors import RunError, unknown
 from seqmixer.evaluation import Evaluation, evaluate
 from seqmixer.kernels import set_matmul_precision
-from seqmixer.rewards import Metric, parse
+from seqmixer.rewards import BUILT_IN, Metric, parse
 from seqmixer.runs.folder import read_dimensions, saved_vocabs
 from seqmixer.storage import checkpoint
 from seqmixer.storage.identity import read_config, require_no_code, require_same_data, require_whole
@@ -68,7 +68,8 @@ class Run:
         """Score a split by the metrics of the run, or by others."""
         task = self.task()
         chosen = named_split(task, split)
-        counted = {"train": task.train} if "cider" in self.counted(metrics) else {}  # its document frequencies
+        fitted = any(BUILT_IN[name].fitted for name in self.counted(metrics) & BUILT_IN.keys())
+        counted = {"train": task.train} if fitted else {}
         require_same_data(self.folder, {split: chosen, **counted})
         return evaluate(
             self.model,

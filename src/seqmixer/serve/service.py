@@ -12,7 +12,7 @@ from torch import Tensor
 
 from seqmixer.data import Split
 from seqmixer.errors import DataError, RunError, SeqmixerError, unknown
-from seqmixer.rewards import Metric
+from seqmixer.rewards import DEFAULT, Metric
 from seqmixer.runs import Run, load
 from seqmixer.runs.explain import Explanation, Searches, explain
 from seqmixer.runs.threads import threads
@@ -194,7 +194,7 @@ def with_data(name: str, run: Run) -> Served:
     try:
         task = run.task()
         require_same_data(run.folder, {"test": task.test})
-        names = [name for name in run.config.metrics if not first_path(name)] or ["bleu"]
+        names = [name for name in run.config.metrics if not first_path(name)] or [DEFAULT.name]
         (metric,) = run.metrics(task, names[:1])
     except SeqmixerError as error:
         return Served(name, run, lacks=f"no examples and no scores: {error}")

@@ -135,7 +135,7 @@ def require_no_code(folder: Path, metrics: Sequence[str]) -> None:
     if code := first_path(*metrics):
         raise ConfigError(
             f"{folder} names the Python code {code!r} as a metric; if that code is yours, add --trust (in Python: "
-            "load(folder, trust=True)), or choose metrics: --metrics bleu"
+            "load(folder, trust=True)), or choose built-in metrics with --metrics"
         )
 
 

@@ -12,7 +12,7 @@ from seqmixer.data import Table, Task, batch_count, batches
 from seqmixer.errors import RewardError
 from seqmixer.evaluation import evaluate, perplexity
 from seqmixer.parallel import ranks
-from seqmixer.rewards import BLEU, Metric
+from seqmixer.rewards import DEFAULT, Metric
 from seqmixer.schedules import decayed
 from seqmixer.training import recovery
 from seqmixer.training.callbacks import Callback, Event
@@ -39,7 +39,7 @@ class Training:
         *,
         epochs: int,
         settings: TrainingConfig | None = None,
-        metrics: Sequence[Metric] = (BLEU,),
+        metrics: Sequence[Metric] = (DEFAULT,),
         decode_batch: int = 256,
         seed: int = 1,
         callbacks: Sequence[Callback] = (),

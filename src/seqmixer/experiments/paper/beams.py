@@ -1,8 +1,7 @@
 """What is measured of a trained run: the test split decoded with beams of 1 to 10, scored by both protocols.
 
-`paper`: what the released evaluator computes (scoring.py): the sentences of common source lengths, cut at T; of
-captions, our reading of "the maximum BLEU score across the five captions" (Sec. 4.3). `standard`: whole references
-(scoring.py).
+`paper`: what the released evaluator computes: the sentences of common source lengths, cut at T. `standard`: complete
+references (scoring.py). Which metrics each of them reports is in protocols.toml.
 """
 
 import time
@@ -15,20 +14,21 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from seqmixer import __version__
+from seqmixer import __version__, files
 from seqmixer.build import Metrics
 from seqmixer.data import Task, in_order
 from seqmixer.evaluation import device_of, search
-from seqmixer.evaluation.scoring import kept, paper_signature, standard
+from seqmixer.evaluation.scoring import METRICS, kept, paper_signature, standard
 from seqmixer.experiments.grid import data_of
 from seqmixer.kernels import warming
-from seqmixer.rewards import BLEU_BEST, Metric
+from seqmixer.rewards import BUILT_IN, Metric
 from seqmixer.runs import Run
 from seqmixer.types import Batch
 
 WIDTHS = range(1, 11)
 ENDS = (1, 10)  # greedy search and the widest beam: scored by every standard metric, and their counts are kept
 COUNTS = "counts.safetensors"
+PROTOCOLS = files.read_toml(Path(__file__).with_name("protocols.toml"))
 
 
 @dataclass(frozen=True)
@@ -54,26 +54,30 @@ class Protocol:
 def paper_protocol(run: Run, task: Task) -> Protocol:
     meta = task.test.meta
     if task.features is not None:
-        signature = f"paper|{BLEU_BEST.signature}|cut:{task.length}|n:{len(meta)}|seqmixer:{__version__}"
-        return Protocol([BLEU_BEST], range(len(meta)), {BLEU_BEST.name: signature})
+        best = BUILT_IN[main_metric("", images=True)]
+        signature = f"paper|{best.signature}|cut:{task.length}|n:{len(meta)}|seqmixer:{__version__}"
+        return Protocol([best], range(len(meta)), {best.name: signature})
     references = [each["references"] for each in meta]
     chosen = kept([str(each["source"]) for each in meta], references)
-    metrics = Metrics(run.config, task, run.folder).every(["bleu", "rouge2"])
+    metrics = Metrics(run.config, task, run.folder).every(METRICS["paper"])
     vocab = str(len(task.target_vocab))  # others are UNK, which ROUGE leaves out
     signatures = {m.name: paper_signature(m, references, chosen, task.length, vocab) for m in metrics}
     return Protocol(metrics, chosen, signatures)
 
 
+def reported(metric: str, images: bool, protocol: str) -> tuple[str, ...]:
+    """The metrics of the tables, by the recipe's own."""
+    return tuple(PROTOCOLS["images" if images else metric][protocol])
+
+
 def main_metric(metric: str, images: bool) -> str:
     """The metric of Fig. 5 in the paper's protocol."""
-    return BLEU_BEST.name if images else metric
+    return reported(metric, images, "paper")[0] if images else metric
 
 
 def standard_metrics(metric: str, images: bool) -> tuple[str, ...]:
     """What the standard protocol reports, the metric of Fig. 5 first."""
-    if images:
-        return "bleu", "cider", "rouge_l"
-    return ("bleu", "chrf") if metric == "bleu" else ("rouge2", "rouge1_f", "rouge2_f", "rouge_l", "bleu")
+    return reported(metric, images, "standard")
 
 
 def judge(run: Run, metrics: Sequence[str]) -> Mapping[str, Any]:

@@ -36,7 +36,7 @@ CROSS = ", ".join(LABELS[method.name] for method in EVERY if method.only)
 CAPTIONS = {
     "gains": f"Score relative to {OLD}, which is the line at 1 (the paper's Fig. 5, right); a dot is one seed.",
     "beams": f"Test score by width of the beam (Fig. 6). The dashed lines are {NEW}, greedy and with the widest beam.",
-    "cross": f"Score relative to {OLD} by two metrics (Fig. 8): {NEW} was trained on ROUGE-2, {CROSS} on BLEU.",
+    "cross": f"Score relative to {OLD} by two metrics (Fig. 8): {NEW} was trained on one, {CROSS} on the other.",
     "curves": f"Validation score and perplexity; {NEW}'s rewards and how it writes. Grey: the base, trained with "
     f"{OLD}, that every method starts from; dashed: {SCRATCH} from random weights, if it was run. The upright lines "
     f"are {NEW}'s stages: the first s words are trained with {OLD}, the rest with {RL}.",

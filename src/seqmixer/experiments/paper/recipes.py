@@ -7,9 +7,10 @@ from seqmixer import configs
 from seqmixer.config import Config
 from seqmixer.data import Task, coverage
 from seqmixer.errors import ConfigError, DataError, unknown
-from seqmixer.evaluation.scoring import LEAST, kept
+from seqmixer.evaluation.scoring import LEAST, METRICS, kept
 from seqmixer.experiments.grid import Recipe, read_once
 from seqmixer.experiments.methods import EVERY, NEW, OLD, PROPOSED, REFERENCE, RL, Method
+from seqmixer.experiments.paper.beams import reported
 from seqmixer.runs import located
 
 CONFIGS = Path(__file__).parents[2] / "configs" / "paper"
@@ -91,9 +92,10 @@ def recipe_file(task: str, recipe: str) -> Path:
 def require_scored(config: Config, path: Path) -> None:
     """The tables hold the paper's scores."""
     metric, images = config.metrics[0], config.data.task == "captions"
-    if metric not in (("bleu", "bleu_best") if images else ("bleu", "rouge2")):
-        known = "bleu or bleu_best for captions" if images else "bleu or rouge2"
-        raise ConfigError(f"{path}: evaluation.metrics = [{metric!r}]; the paper's tables have {known}")
+    known = [reported("", True, protocol)[0] for protocol in ("standard", "paper")] if images else METRICS["paper"]
+    if metric not in known:
+        names = " or ".join(known) + " for captions" * images
+        raise ConfigError(f"{path}: evaluation.metrics = [{metric!r}]; the paper's tables have {names}")
 
 
 def chosen(names: str | None, config: Config) -> tuple[Method, ...]:

@@ -8,13 +8,14 @@ from statistics import mean
 from typing import Any
 
 from seqmixer import files
+from seqmixer.evaluation.scoring import METRICS as SCORED
 from seqmixer.experiments.compare import paired_bootstrap
 from seqmixer.experiments.grid import Result
 from seqmixer.experiments.methods import EVERY, METHODS, PROPOSED, REFERENCE
-from seqmixer.experiments.paper.beams import ENDS, WIDTHS, main_metric, read_counts, standard_metrics
+from seqmixer.experiments.paper.beams import ENDS, WIDTHS, main_metric, read_counts, reported, standard_metrics
 from seqmixer.experiments.paper.recipes import DataSizes, Experiment
 from seqmixer.experiments.summary import METRIC_LABELS, Grid, MethodScores, Row, paired_scores, read_grid
-from seqmixer.rewards import BLEU_BEST, METRICS
+from seqmixer.rewards import METRICS
 
 PUBLISHED = Path(__file__).with_name("published.toml")
 
@@ -114,13 +115,10 @@ class Results:
     @property
     def measures(self) -> list[tuple[str, Row]]:
         """Every score of both protocols, greedy and with the widest beam."""
-        config = self.experiment.config
-        text = ["bleu", "rouge2"] if config.metrics[0] == "rouge2" else ["bleu"]
-        names = [("paper", name) for name in ([BLEU_BEST.name] if self.images else text)]
-        names += [("standard", name) for name in standard_metrics(config.metrics[0], self.images)]
         return [
             (protocol, self.row("greedy" if width == 1 else f"beam {width}", protocol, name, width))
-            for protocol, name in names
+            for protocol in ("paper", "standard")
+            for name in reported(self.experiment.config.metrics[0], self.images, protocol)
             for width in ENDS
         ]
 
@@ -138,7 +136,7 @@ class Results:
             return []
         names = [method for method in self.methods if method in (*self.compared, *special)]
         rows = []
-        for metric in ("bleu", "rouge2"):
+        for metric in SCORED["paper"]:
             ours = {method: self.cell(method, "paper", metric) for method in names}
             theirs = published_cells(self.published.cross[metric]) if self.published.cross else {}
             rows += [Row(METRIC_LABELS[metric], METRIC_LABELS[metric], None, ours, None)]

@@ -62,7 +62,7 @@ def measures(results: Results) -> ReportTable:
         lines,
         "paper: what the released evaluator computes (sentences of common source lengths, cut at T); of captions, our "
         "reading of the paper's maximum over five: the best of the references, sentence by sentence. standard: "
-        "sacreBLEU, ROUGE and CIDEr-D on whole references. The two are never mixed; how each score is made is in its "
+        "complete references. The two are never mixed; how each score is made is in its "
         "signature.",
     )
 
