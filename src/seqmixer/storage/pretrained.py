@@ -54,7 +54,8 @@ def model(config: HuggingFaceSettings, run: Path | None = None) -> EncoderDecode
 def place(config: HuggingFaceSettings, run: Path | None) -> str:
     if run is None:
         path = str(config.path)
-        if (path.startswith((".", "/", "~")) or path.count("/") > 1) and not Path(path).is_dir():
+        beside = "/" in path and Path(path).parent.is_dir()  # a name of the hub would be asked for again and again
+        if (path.startswith((".", "/", "~")) or path.count("/") > 1 or beside) and not Path(path).is_dir():
             raise ConfigError(f"model.path = {path!r}: no such folder; a name of the hub is NAME or OWNER/NAME")
         return path
     folder = kept(run)

@@ -2,6 +2,7 @@
 
 import time
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich import get_console
@@ -19,6 +20,23 @@ if TYPE_CHECKING:
 
 REFRESH = 0.5  # seconds between readings of the running averages: each synchronises with the device
 HEARTBEAT = 60.0  # seconds between lines of an epoch where nobody can see a bar
+NOW = "now"  # the file of a run folder that says where the run is, while it is under way
+LONGEST = 80  # characters of it
+
+
+class Pace:
+    """How fast a run is, by what this process has done of it, validations counted in."""
+
+    def __init__(self, run: "Training") -> None:
+        self.began, self.first = time.monotonic(), batches_done(run)
+
+    def seconds(self, run: "Training") -> float:
+        """Of a batch."""
+        return (time.monotonic() - self.began) / max(batches_done(run) - self.first, 1)
+
+    def left(self, run: "Training") -> str:
+        batches = run.epochs * run.batch_count - batches_done(run)
+        return f"{timedelta(seconds=round(self.seconds(run) * batches))} left"
 
 
 class Terminal(Callback):
@@ -33,14 +51,12 @@ class Terminal(Callback):
         )
         self.task = self.bar.add_task("", running="")
         self.stage = ""
-        self.refreshed = self.began = self.spoken = 0.0
+        self.refreshed = self.spoken = 0.0
         self.words = 0.0  # of a batch, in the mean
-        self.first = 0  # batches that were done before this process
 
     def begin(self, run: "Training") -> None:
-        self.began = self.spoken = time.monotonic()
+        self.spoken, self.pace = time.monotonic(), Pace(run)
         self.words = float(expected_words(run.train, run.task.length)) / run.batch_count
-        self.first = batches_done(run)
 
     def note(self, line: str) -> None:
         write_line(self.bar, line)
@@ -57,18 +73,16 @@ class Terminal(Callback):
         now = time.monotonic()
         if now - self.refreshed > REFRESH and not self.bar.disable:
             self.refreshed = now
-            self.bar.update(self.task, running=self.running(run, now))
+            self.bar.update(self.task, running=self.running(run))
         if now - self.spoken > HEARTBEAT and self.bar.disable:
             self.spoken = now
-            self.note(f"  {where(run)}  {self.running(run, now)}")
+            self.note(f"  {where(run)}  {self.running(run)}")
         self.bar.advance(self.task)
 
-    def running(self, run: "Training", now: float) -> str:
+    def running(self, run: "Training") -> str:
         """What the averages are, how fast it goes, and when it will be over."""
-        done = batches_done(run)
-        pace = (now - self.began) / max(done - self.first, 1)  # seconds a batch, validations counted in
-        left = timedelta(seconds=round(pace * (run.epochs * run.batch_count - done)))
-        return f"{brief(run.averages.values())}  {self.words / pace:,.0f} words/s  {left} left"
+        speed = f"{self.words / self.pace.seconds(run):,.0f} words/s"
+        return f"{brief(run.averages.values())}  {speed}  {self.pace.left(run)}"
 
     def epoch_end(self, run: "Training", event: Event) -> None:
         self.spoken = time.monotonic()
@@ -101,7 +115,7 @@ class Notebook(Terminal):
         now = time.monotonic()
         if now - self.refreshed > REFRESH:
             self.refreshed = now
-            self.table.caption = f"{where(run)}  {self.running(run, now)}"
+            self.table.caption = f"{where(run)}  {self.running(run)}"
             self.shown.update(self.table)
 
     def epoch_end(self, run: "Training", event: Event) -> None:
@@ -112,6 +126,30 @@ class Notebook(Terminal):
     def end(self, run: "Training") -> None:
         self.table.caption = None
         self.shown.update(self.table)
+
+
+class Place(Callback):
+    """Keeps in the run folder where the run is, for another process to show."""
+
+    def begin(self, run: "Training") -> None:
+        self.pace, self.written = Pace(run), 0.0
+
+    def step(self, run: "Training") -> None:
+        now = time.monotonic()
+        if now - self.written > REFRESH:
+            self.written = now
+            (run.folder / NOW).write_text(f"{where(run)}, {self.pace.left(run)}", encoding="utf-8")
+
+    def end(self, run: "Training") -> None:
+        (run.folder / NOW).unlink(missing_ok=True)
+
+
+def read_place(folder: Path) -> str:
+    """What `Place` has written of a run under way; empty where it has not."""
+    try:
+        return printable((folder / NOW).read_text(encoding="utf-8")[:LONGEST])
+    except (OSError, UnicodeDecodeError):
+        return ""
 
 
 def on_screen() -> Terminal:
