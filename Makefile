@@ -36,5 +36,5 @@ clean:
 .venv/for-demo: pyproject.toml constraints.txt
 	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and 'seqmixer needs Python 3.11 or later, got ' + sys.version)"
 	$(PYTHON) -m venv .venv
-	$(INSTALL) ".[report]"
+	$(INSTALL) .
 	touch $@

@@ -398,8 +398,10 @@ def test_without_the_extra_one_line_names_it(run, small, lines, monkeypatch, hid
     assert (code, out, err) == (2, "", f"seqmixer: {message}\n")
 
 
-@pytest.mark.parametrize("path", ["./nowhere", "/no/where", "a/b/c"])
-def test_what_looks_like_a_folder_is_not_looked_for_on_the_hub(path):
+@pytest.mark.parametrize("path", ["./nowhere", "/no/where", "a/b/c", "models/mistyped"])
+def test_what_looks_like_a_folder_is_not_looked_for_on_the_hub(tmp_path, monkeypatch, path):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "models").mkdir()
     config = Config.parse({"model": {"name": "huggingface", "path": path}})
 
     with pytest.raises(ConfigError) as refused:

@@ -101,6 +101,12 @@ def test_a_run_is_used_from_python_by_strings(tmp_path, capsys):
     run = train(config(tmp_path), str(tmp_path))
     assert "epoch   2  xent" in capsys.readouterr().err  # progress, without being asked for
     assert repr(load(str(tmp_path / "run"))) == f"Run('{tmp_path}/run': lstm, hidden 8, xent)"
+    task = run.task()
+    assert repr(task) == "Task('text': 8 / 8 / 8 examples, 9 target words, T = 6)"
+    assert [repr(each) for each in (task.test, task.target_vocab)] == ["Split(8 examples)", "Vocab(9 words)"]
+    assert repr(run.evaluate()).startswith("Evaluation(scored=[Scored(metric='bleu', score=")
+    assert all(len(repr(each)) < 600 for each in (run.evaluate(), run.config))
+    assert repr(Config.parse({"training": {"lr": 0.5}})) == "Config(training=TrainingConfig(lr=0.5))"
     sources = ["a b", "c", "e e e"]
     assert run.generate(sources, beam=3) == [each.hypotheses[0] for each in write(run, sources, Search(beam=3))]
     events = [json.loads(line) for line in (tmp_path / "run/log.jsonl").read_text().splitlines()]

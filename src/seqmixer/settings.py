@@ -38,6 +38,12 @@ class Section(BaseModel):
         extra="forbid", frozen=True, strict=True, allow_inf_nan=False, use_attribute_docstrings=True
     )
 
+    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
+        """What differs from the defaults."""
+        fields = type(self).model_fields
+        values = vars(self).items()
+        return ((name, value) for name, value in values if value != fields[name].get_default(call_default_factory=True))
+
     @classmethod
     def unread(cls, values: Mapping[str, Any]) -> Mapping[str, str]:
         """The settings that nothing reads beside these values, and why. With other values they are read."""

@@ -6,10 +6,12 @@ from rich.console import Console
 from rich.progress import Progress
 
 from events import closing
+from seqmixer.bars import progress_bar
 from seqmixer.build import run_length
 from seqmixer.config import Config
+from seqmixer.experiments import watching
 from seqmixer.experiments.grid import Job, Recipe
-from seqmixer.experiments.watching import Watcher, seconds_left
+from seqmixer.experiments.watching import Places, Watcher, seconds_left
 
 BASE, MIXER = ("t", "base"), ("t", "mixer")
 
@@ -64,3 +66,33 @@ def test_the_bar_says_how_far_each_run_is(watcher, tmp_path):
     watcher.look([job])
     # ten runs of three minutes, one minute of them over
     assert watcher.bar.tasks[0].description == "seed 1 base, epoch 2/3  about 29 min left"
+
+
+def test_a_run_under_way_says_its_batch(watcher, tmp_path):
+    watcher, _ = watcher
+    run = tmp_path / "t/seed-1/base"
+    run.mkdir(parents=True)
+    (run / "now").write_text("epoch 1/3, batch 5/9, 0:01:00 left")
+    watcher.look([Job("t", "base", 1, Config.parse({"name": "t/seed-1/base"}))])
+    assert watcher.bar.tasks[0].description == "seed 1 base, epoch 1/3, batch 5/9, 0:01:00 left"
+
+
+def test_without_a_terminal_a_line_now_and_then_says_where_the_runs_are(tmp_path, capsys, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(watching.time, "monotonic", lambda: now[0])
+    job = Job("t", "base", 1, Config.parse({"name": "t/seed-1/base"}))
+    with progress_bar() as bar:
+        watcher = Watcher(bar, [Recipe("t", tmp_path / "t.toml")], seeds=1, folder=tmp_path, workers=1)
+        for seconds in (30.0, 61.0, 90.0, 130.0):
+            now[0] = seconds
+            watcher.look([job])
+    assert capsys.readouterr().err == "  seed 1 base, epoch 1/?\n" * 2
+
+
+def test_the_places_of_a_folder_are_those_of_the_runs_under_way(tmp_path):
+    for name, place in (("trial-0001", "epoch 1/3, batch 5/9"), ("trial-0000", "\x1b[2Jepoch 2/3" + 100 * "x")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "now").write_text(place)
+    (tmp_path / "trial-0002").mkdir()
+    shown = Places(tmp_path).render(None).plain
+    assert shown == f"trial-0000, \\x1b[2Jepoch 2/3{67 * 'x'}; trial-0001, epoch 1/3, batch 5/9"

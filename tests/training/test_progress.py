@@ -8,7 +8,7 @@ import pytest
 
 from seqmixer.errors import Interrupted
 from seqmixer.runs import train
-from seqmixer.training import Callback, Terminal, progress
+from seqmixer.training import Callback, Place, Terminal, progress, read_place
 from test_runs import config
 
 
@@ -65,3 +65,19 @@ def test_a_run_that_resumes_says_where(tmp_path, capsys):
         train(config(tmp_path), tmp_path, [Stop()])
     train(config(tmp_path), tmp_path)
     assert "resuming at epoch 2, batch 2\n" in capsys.readouterr().err
+
+
+def test_the_place_of_a_run_is_in_its_folder_while_it_is_under_way(tmp_path, monkeypatch):
+    monkeypatch.setattr(progress, "REFRESH", 0.0)
+    seen = []
+
+    class Look(Callback):
+        def step(self, run):
+            seen.append(read_place(run.out))
+
+    run = train(config(tmp_path), tmp_path, [Place(), Look()])
+    assert [re.sub(r"0:00:\d\d", "...", place) for place in seen] == [
+        f"epoch {epoch}/2, batch {batch}/2, ... left" for epoch in (1, 2) for batch in (1, 2)
+    ]
+    assert seen[-1].endswith("0:00:00 left")
+    assert read_place(run.folder) == ""

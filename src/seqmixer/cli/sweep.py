@@ -63,7 +63,7 @@ def sweep(
     folder = out or Path("runs/sweeps") / base.name
     space = read_space(search, base)
     planned = plan(folder, base, space, method=method, trials=trials, seed=seed, prune_after=prune_after)
-    with watched(planned) as report:
+    with watched(planned, workers) as report:
         run_search(planned, workers, report)
     record = write_record(planned, this_command())
     if as_json:
@@ -77,19 +77,24 @@ def sweep(
 
 
 @contextmanager
-def watched(search: "Sweep") -> Iterator["Report"]:
-    """A bar on standard error that counts trials, and a line for each."""
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+def watched(search: "Sweep", workers: int) -> Iterator["Report"]:
+    """A bar on standard error that counts trials and says where each under way is, and a line for each that is over."""
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 
-    from seqmixer.bars import progress_bar, write_line
+    from seqmixer.bars import duration, progress_bar, write_line
     from seqmixer.experiments.sweep.trials import over
+    from seqmixer.experiments.watching import Places
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with progress_bar(*columns) as bar:
+    seconds = list[float]()
+    names = TextColumn("{task.description}")
+    with progress_bar(names, BarColumn(20), MofNCompleteColumn(), Places(search.folder)) as bar:
         task = bar.add_task("trials", total=search.trials)
 
         def report(outcome: "Outcome") -> None:
-            bar.update(task, completed=over(search))
+            done = over(search)
+            seconds.append(outcome.seconds)
+            left = sum(seconds) / len(seconds) * (search.trials - done) / workers
+            bar.update(task, completed=done, description=f"trials, about {duration(left)} left")
             write_line(bar, line(outcome))
 
         yield report

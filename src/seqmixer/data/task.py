@@ -23,6 +23,9 @@ class Split:
     def __len__(self) -> int:
         return len(self.references)
 
+    def __repr__(self) -> str:
+        return f"Split({len(self):,} examples)"
+
     @cached_property
     def fingerprint(self) -> str:
         """The same for the same text, references and features in the same order, and for no others."""
@@ -55,6 +58,10 @@ class Task:
     source_vocab: Vocabulary | None  # None where the context is an image, or nothing
     target_vocab: Vocabulary
     length: int  # T: how many words, EOS included, a target may have before it is cropped
+
+    def __repr__(self) -> str:
+        sizes = " / ".join(f"{len(split):,}" for split in self.splits.values())
+        return f"Task({self.name!r}: {sizes} examples, {len(self.target_vocab):,} target words, T = {self.length})"
 
     @property
     def splits(self) -> dict[str, Split]:

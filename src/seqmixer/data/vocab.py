@@ -71,6 +71,9 @@ class Vocab(Vocabulary):
 
     words: tuple[str, ...]
 
+    def __repr__(self) -> str:
+        return f"Vocab({len(self):,} words)"
+
     def __post_init__(self) -> None:
         if self.words[: len(SPECIALS)] != SPECIALS:
             raise DataError(f"a vocabulary starts with {', '.join(SPECIALS)}; got {', '.join(self.words[:4])}")

@@ -11,7 +11,7 @@ from statistics import median
 import torch
 
 from seqmixer.algorithms import Algorithm
-from seqmixer.bars import duration
+from seqmixer.bars import duration, watched
 from seqmixer.build import Metrics, first
 from seqmixer.config import Config
 from seqmixer.data import Task, batch_count, batches
@@ -119,7 +119,7 @@ def updates(config: Config, task: Task, step: Step, epoch: int) -> list[float]:
     """Seconds of a few updates as that epoch does them."""
     seconds = []
     stream = batches(task.train, config.training.batch_size, task.length, seed=config.seed, epoch=epoch)
-    for _, batch in zip(range(UPDATES + 1), stream, strict=False):
+    for _, batch in zip(watched(range(UPDATES + 1), "updates"), stream, strict=False):
         began = time.perf_counter()
         step(batch.to(step.device), epoch)
         if torch.accelerator.is_available():

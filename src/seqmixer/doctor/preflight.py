@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from seqmixer.bars import watched
 from seqmixer.build import first
 from seqmixer.data import Split, in_order
 from seqmixer.decoding import deployed, free, generate, greedy, sample, shift
@@ -61,7 +62,7 @@ def preflight(
         return reward(batch.rollout(words))  # (B,)
 
     best = written(greedy)  # (B, T)
-    drawn = [written(sample) for _ in range(samples)]
+    drawn = [written(sample) for _ in watched(range(samples), "pre-flight: samples")]
     words = torch.stack(drawn)  # (K, B, T)
     r = torch.stack([rewarded(each) for each in drawn])  # (K, B)
     return Preflight(

@@ -53,7 +53,7 @@ class Scored:
     metric: str
     score: float  # in 0..metric.highest
     signature: str
-    statistics: Tensor  # (n, S) the counts of each sentence: all together make the score, resampled rows its spread
+    statistics: Tensor = field(repr=False)  # (n, S) counts of each sentence: together the score, resampled its spread
 
 
 @dataclass(frozen=True)
@@ -61,9 +61,9 @@ class Evaluation:
     """What a model wrote for a split, and what it scores."""
 
     scored: Sequence[Scored]  # by each metric
-    hypotheses: list[str]
-    references: list[list[str]]  # as they were before they became words of the vocabulary, uncropped
-    sources: list[str]
+    hypotheses: list[str] = field(repr=False)
+    references: list[list[str]] = field(repr=False)  # as they were before they became words, uncropped
+    sources: list[str] = field(repr=False)
     effects: Mapping[str, float] = field(default_factory=dict)
 
     @property

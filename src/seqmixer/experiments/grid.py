@@ -26,7 +26,7 @@ from seqmixer.experiments.methods import BASE, METHODS, REFERENCE, Method
 from seqmixer.parallel import workers as processes
 from seqmixer.runs import Run, located, task_of, train
 from seqmixer.storage.identity import read_config, require_same_config, require_same_data
-from seqmixer.training import epochs, machine, read_log
+from seqmixer.training import Place, epochs, machine, read_log
 from seqmixer.types import Rollout
 
 LOOK = 1.0  # seconds between looks at the runs under way
@@ -102,7 +102,7 @@ def run_job(job: Job, folder: Path, judge: Judge = nothing_more, workers: int = 
     result = finished(job, folder)
     if result is None:
         began = time.perf_counter()
-        run = train(job.config, folder, callbacks=(), task=shared_task(job.config))
+        run = train(job.config, folder, callbacks=[Place()], task=shared_task(job.config))
         scores = read_scores(run.folder)
         trained = time.perf_counter()
         processes.stop_if_requested()  # in the last validation, which does not stop

@@ -1,18 +1,29 @@
-"""What a person sees while a grid runs: which of how many runs, how far each is, and how long all of it will take."""
+"""What a person sees while many runs train: which of how many, how far each is, and how long all of it will take."""
 
+import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeElapsedColumn,
+)
+from rich.text import Text
 
 from seqmixer.bars import progress_bar, write_line
 from seqmixer.build import run_length
 from seqmixer.experiments.grid import Job, Recipe, Result
 from seqmixer.experiments.methods import BASE, LABELS
 from seqmixer.runs import read_dimensions
-from seqmixer.training import epochs, read_log
+from seqmixer.training import epochs, read_log, read_place
+from seqmixer.training.progress import HEARTBEAT, NOW
 
 Kind = tuple[str, str]  # a task and a method: runs of one kind take the same time
 
@@ -27,6 +38,7 @@ class Watcher:
         self.lengths: dict[Kind, int] = {}  # epochs of a run, once one has begun
         self.spent: dict[Kind, float] = {}  # seconds of the latest run
         self.line = bar.add_task("", total=self.total)
+        self.spoken = time.monotonic()
 
     def report(self, result: Result, left: int) -> None:
         kind = result["task"], result["method"]
@@ -39,11 +51,15 @@ class Watcher:
 
     def look(self, under_way: Collection[Job]) -> None:
         progress = [self.progress(job) for job in under_way]
-        names = [
-            f"seed {job.seed} {LABELS[job.method]}, epoch {done + 1}/{self.lengths.get(kind, '?')}"
-            for job, (kind, done, _) in zip(under_way, progress, strict=True)
-        ]
-        self.bar.update(self.line, description="; ".join(names) + self.prospect(progress))
+        names = []
+        for job, (kind, done, _) in zip(under_way, progress, strict=True):
+            place = read_place(self.folder / job.config.name) or f"epoch {done + 1}/{self.lengths.get(kind, '?')}"
+            names.append(f"seed {job.seed} {LABELS[job.method]}, {place}")
+        said = "; ".join(names) + self.prospect(progress)
+        self.bar.update(self.line, description=said)
+        if self.bar.disable and names and time.monotonic() - self.spoken > HEARTBEAT:
+            self.spoken = time.monotonic()
+            write_line(self.bar, f"  {said}")
 
     def progress(self, job: Job) -> tuple[Kind, int, float]:
         """The epochs a run has done, and what they took."""
@@ -82,6 +98,20 @@ def seconds_left(
 
 def kinds(recipe: Recipe) -> list[Kind]:
     return [(recipe.task, name) for name in (BASE, *(method.name for method in recipe.methods))]
+
+
+class Places(ProgressColumn):
+    """Where each run of a folder is that is under way."""
+
+    max_refresh = 1.0  # seconds
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folder = folder
+
+    def render(self, task: Task) -> Text:
+        found = {path.parent: read_place(path.parent) for path in sorted(self.folder.glob(f"*/{NOW}"))}
+        return Text("; ".join(f"{run.name}, {place}" for run, place in found.items() if place))
 
 
 @contextmanager

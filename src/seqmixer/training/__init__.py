@@ -4,7 +4,7 @@ from seqmixer.training.callbacks import Callback
 from seqmixer.training.clock import machine
 from seqmixer.training.log import epochs, read_log
 from seqmixer.training.loop import Training
-from seqmixer.training.progress import Notebook, Terminal, on_screen
+from seqmixer.training.progress import Notebook, Place, Terminal, on_screen, read_place
 from seqmixer.training.saving import Position
 from seqmixer.training.step import device
 from seqmixer.training.trackers import trackers
@@ -12,6 +12,7 @@ from seqmixer.training.trackers import trackers
 __all__ = [
     "Callback",
     "Notebook",
+    "Place",
     "Position",
     "Terminal",
     "Training",
@@ -20,5 +21,6 @@ __all__ = [
     "machine",
     "on_screen",
     "read_log",
+    "read_place",
     "trackers",
 ]

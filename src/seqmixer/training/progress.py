@@ -138,10 +138,10 @@ class Place(Callback):
         now = time.monotonic()
         if now - self.written > REFRESH:
             self.written = now
-            (run.folder / NOW).write_text(f"{where(run)}, {self.pace.left(run)}", encoding="utf-8")
+            (run.out / NOW).write_text(f"{where(run)}, {self.pace.left(run)}", encoding="utf-8")
 
     def end(self, run: "Training") -> None:
-        (run.folder / NOW).unlink(missing_ok=True)
+        (run.out / NOW).unlink(missing_ok=True)
 
 
 def read_place(folder: Path) -> str:

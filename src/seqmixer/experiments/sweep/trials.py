@@ -16,7 +16,7 @@ from seqmixer.experiments.sweep.search import Claim, Sweep, claim, load_study, o
 from seqmixer.experiments.sweep.space import Values, changed
 from seqmixer.parallel import workers as processes
 from seqmixer.runs import train
-from seqmixer.training import Callback, Training, epochs, machine, read_log
+from seqmixer.training import Callback, Place, Training, epochs, machine, read_log
 from seqmixer.training.callbacks import Event
 
 if TYPE_CHECKING:  # an extra: loaded by the functions that need it
@@ -105,7 +105,7 @@ def score_of(search: Sweep, claimed: Claim, objective: Objective) -> tuple[float
 
 def validation_score(config: Config, folder: Path, pruner: Callback) -> float:
     """Train a run to its end. -> the validation score of its best model"""
-    run = train(config, folder, [pruner], task=shared_task(config))
+    run = train(config, folder, [pruner, Place()], task=shared_task(config))
     return read_scores(run.folder).valid
 
 
