@@ -15,6 +15,7 @@ import traceback
 from collections import Counter
 from dataclasses import dataclass, field
 from importlib import import_module
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -35,14 +36,16 @@ TITLES = {
 }
 COLUMNS = ("tried", *GOOD, *BAD)
 FRESH = 0.015  # of the commands, with a new interpreter: about 60 of 4,000
-BUSY = "while True: pass"
+BUSY = "import os; parent = os.getppid()\nwhile os.getppid() == parent: pass"
 MEMORY = "/dev/shm"  # writing is quick there, so that there are many checkpoints to be killed in
+RESULTS = "results.jsonl"  # a line a case
 KEPT = 30  # folders of failed cases
 
 
 def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="stress", description=__doc__)
-    parser.add_argument("--out", type=Path, default=Path("runs/stress"), help="where stress.json and failed cases go")
+    parser.add_argument("--out", type=Path, default=Path("runs/stress"), help="where results and failed cases go")
+    parser.add_argument("--resume", action="store_true", help="keep the results that --out has, and do the rest")
     parser.add_argument("--only", choices=KINDS, action="append", help="this kind; again for more")
     parser.add_argument("--count", type=int, help="cases (kills: kills) of each kind, instead of the full number")
     parser.add_argument("--seed", type=int, default=1)
@@ -68,7 +71,7 @@ class Plan:
 
     wanted: dict[str, int]
     first: int = 0
-    next: Counter[str] = field(default_factory=Counter)
+    given: set[tuple[str, int]] = field(default_factory=set)
     tried: Counter[str] = field(default_factory=Counter)
     open: Counter[str] = field(default_factory=Counter)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -80,14 +83,20 @@ class Plan:
             if not behind:
                 return None
             kind = min(behind, key=lambda kind: (self.tried[kind] + self.open[kind]) / self.wanted[kind])
+            case = next((kind, index) for index in count(self.first) if (kind, index) not in self.given)
+            self.given.add(case)
             self.open[kind] += 1
-            self.next[kind] += 1
-            return kind, self.first + self.next[kind] - 1
+            return case
 
-    def done(self, kind: str, tried: int) -> None:
+    def done(self, result: dict[str, Any]) -> None:
         with self.lock:
-            self.open[kind] -= 1
-            self.tried[kind] += tried
+            self.open[result["kind"]] -= 1
+            self.note(result)
+
+    def note(self, result: dict[str, Any]) -> None:
+        """A case that is done."""
+        self.given.add((result["kind"], result["index"]))
+        self.tried[result["kind"]] += result["counts"].get("tried", 0) or 1
 
 
 def main() -> int:
@@ -99,28 +108,47 @@ def main() -> int:
         return 0
     out: Path = chosen.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
-    shutil.rmtree(out / "failures", ignore_errors=True)
+    results = kept(out, chosen.seed) if chosen.resume else []
+    if not chosen.resume:
+        shutil.rmtree(out / "failures", ignore_errors=True)
+        (out / RESULTS).unlink(missing_ok=True)
     wanted = {kind: chosen.count or KINDS[kind] for kind in chosen.only or KINDS}
     plan = Plan({kind: 1 for kind in wanted} if chosen.case is not None else wanted, chosen.case or 0)
-    began = time.monotonic()
+    for result in results:
+        plan.note(result)
+    began = time.monotonic() - max((result["at"] for result in results), default=0.0)
     with tempfile.TemporaryDirectory(prefix="stress-", dir=MEMORY if os.path.isdir(MEMORY) else None) as work:
         load = [subprocess.Popen([sys.executable, "-c", BUSY], start_new_session=True) for _ in range(chosen.load)]
         try:
-            results = everything(plan, Path(work), out, chosen.seed, chosen.stations)
+            everything(plan, Path(work), out, chosen.seed, chosen.stations, results, began)
         finally:
             for process in load:
                 process.kill()
     return report(results, out, chosen, time.monotonic() - began)
 
 
-def everything(plan: Plan, work: Path, out: Path, seed: int, stations: int) -> list[dict[str, Any]]:
-    """The results of all cases."""
+def kept(out: Path, seed: int) -> list[dict[str, Any]]:
+    """The results of a run that did not end, or that is given more cases."""
+    try:
+        results = [dict(json.loads(line)) for line in (out / RESULTS).read_text().splitlines()]
+    except FileNotFoundError:
+        return []
+    if others := {result["seed"] for result in results} - {seed}:
+        raise SystemExit(f"{out / RESULTS} has seed {others.pop()}, not {seed}")
+    return results
+
+
+def everything(
+    plan: Plan, work: Path, out: Path, seed: int, stations: int, results: list[dict[str, Any]], began: float
+) -> None:
+    """Do the cases that are left, and add what came of them to the results, here and on the disk."""
     subprocess.run(command(work, out, seed, "make"), check=True, env=environment())
-    results: list[dict[str, Any]] = []
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[bad]}"))
     with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True)) as bar:
         tasks = {kind: bar.add_task(TITLES[kind], total=total, bad="") for kind, total in plan.wanted.items()}
-        bad: Counter[str] = Counter()
+        for kind, task in tasks.items():
+            bar.update(task, completed=plan.tried[kind])
+        bad = Counter(result["kind"] for result in results for _ in result["failures"])
         died: list[str] = []
 
         def station_thread(number: int) -> None:
@@ -136,9 +164,11 @@ def everything(plan: Plan, work: Path, out: Path, seed: int, stations: int) -> l
                     if not answer:
                         died.append(f"station {number} died in case {case[1]} of {case[0]}")
                         return
-                    result = json.loads(answer)
+                    result = json.loads(answer) | {"seed": seed, "at": round(time.monotonic() - began, 1)}
                     results.append(result)
-                    plan.done(case[0], result["counts"].get("tried", 0) or 1)
+                    with (out / RESULTS).open("a") as file:  # a line is one write: no station is in the middle of it
+                        file.write(json.dumps(result) + "\n")
+                    plan.done(result)
                     bad[case[0]] += len(result["failures"])
                     bar.update(tasks[case[0]], completed=plan.tried[case[0]], bad=f"{bad[case[0]] or ''}")
 
@@ -149,7 +179,6 @@ def everything(plan: Plan, work: Path, out: Path, seed: int, stations: int) -> l
             thread.join()
     if died:  # a fault of the harness: without its cases the table would be untrue
         raise SystemExit("; ".join(died))
-    return results
 
 
 def command(work: Path, out: Path, seed: int, what: str) -> list[str]:
