@@ -348,6 +348,36 @@ def test_a_rank_that_waits_for_one_that_never_comes_can_be_stopped(second_of_two
             process.kill()
 
 
+PARTING = """
+import atexit, os, signal
+from seqmixer import cli
+from seqmixer.parallel import ranks
+
+def app():
+    ranks.start("cpu")
+    ranks.wait()
+    if ranks.first():
+        os.kill(os.getpid(), signal.SIGKILL)
+    ranks.leave()
+
+cli.app = app
+atexit.register(os.abort)  # as the threads of gloo do now and then
+cli.main()
+"""
+
+
+def test_a_rank_that_is_done_notices_the_death_of_the_first(second_of_two):
+    """The first has scores and a pretrained model to write, and nothing to exchange any more."""
+    second, first = (
+        subprocess.Popen([sys.executable, "-c", PARTING], env=os.environ | {"RANK": rank}, stderr=-1, text=True)
+        for rank in "10"
+    )
+    _, err = second.communicate(timeout=120)
+    first.communicate()
+    assert re.fullmatch(f"seqmixer: {GONE}; resume with: .*", err.strip())
+    assert (second.returncode, first.returncode) == (2, -signal.SIGKILL)
+
+
 def test_commands_for_one_process_say_so(second_of_two, run):
     message = "seqmixer: `seqmixer evaluate` is for one process; only train works under torchrun\n"
     assert run("evaluate", "nowhere") == (2, "", message)

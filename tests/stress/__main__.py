@@ -186,8 +186,15 @@ def command(work: Path, out: Path, seed: int, what: str) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """One thread for each process; no hub; terminals that understand no colours."""
-    more = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1", "TERM": "dumb"}
+    """One thread for each process; no hub; terminals that understand no colours; this seqmixer in every folder."""
+    path = os.pathsep.join(map(os.path.abspath, os.environ.get("PYTHONPATH", "").split(os.pathsep)))
+    more = {
+        "PYTHONPATH": path,
+        "OMP_NUM_THREADS": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+        "HF_HUB_OFFLINE": "1",
+        "TERM": "dumb",
+    }
     return {**os.environ, **more}
 
 

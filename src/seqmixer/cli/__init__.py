@@ -4,6 +4,7 @@ torch is imported inside the commands, so that --help answers at once. Results g
 standard error.
 """
 
+import os
 import signal
 import sys
 import threading
@@ -11,6 +12,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import NoReturn
 
 from seqmixer.cli import data, doctor, running, scoring, serving, sweep, tables  # noqa: F401  (their commands enter the application)
 from seqmixer.cli.options import app, this_command
@@ -27,18 +29,28 @@ def main() -> None:
     try:
         with stoppable(), within_memory():
             app()
-    except Interrupted as error:
-        say(f"{error}; resume with: {this_command()}")
-        sys.exit(130)
-    except Lost as error:
-        say(f"{error}; resume with: {this_command()}")
-        sys.exit(2)
-    except SeqmixerError as error:
-        say(str(error))
-        sys.exit(2)
-    except OSError as error:  # a full disk, a file where a folder is meant
-        say(f"{error.filename or 'the output'} cannot be read or written: {error.strerror or error}")
-        sys.exit(2)
+    except (SeqmixerError, OSError) as error:
+        say(in_words(error))
+        end(130 if isinstance(error, Interrupted) else 2)
+
+
+def in_words(error: Exception) -> str:
+    if isinstance(error, (Interrupted, Lost)):
+        return f"{error}; resume with: {this_command()}"
+    if isinstance(error, OSError):  # a full disk, a file where a folder is meant
+        return f"{error.filename or 'the output'} cannot be read or written: {error.strerror or error}"
+    return str(error)
+
+
+def end(code: int) -> NoReturn:
+    """Exit; as one of several ranks at once: the threads of a group that was not left may abort an orderly end."""
+    if launch.processes() > 1:
+        from seqmixer.parallel.ranks import many
+
+        if many():
+            sys.stdout.flush()
+            os._exit(code)
+    sys.exit(code)
 
 
 @contextmanager

@@ -66,15 +66,16 @@ def train(
     chosen = Config.load(config, settings or [])
     require_own_code(config, chosen, trust)
     run = train_run(chosen, out, [Terminal(), *trackers(track or [])])
-    speaks = first()
+    if first():
+        scores = read_scores(run.folder)
+        lines = [
+            f"{run.folder}  {scores.metric} {scores.test:.2f} (test)  {scores.valid:.2f} (valid)",
+            scores.signature,
+        ]
+        lines += [f"{name} {other.test:.2f} (test)  {other.signature}" for name, other in scores.others.items()]
+        lines += [described(scores.effects)]
+        show(asdict(scores) | {"run": str(run.folder)}, "\n".join(lines), as_json)
     leave()
-    if not speaks:
-        return
-    scores = read_scores(run.folder)
-    lines = [f"{run.folder}  {scores.metric} {scores.test:.2f} (test)  {scores.valid:.2f} (valid)", scores.signature]
-    lines += [f"{name} {other.test:.2f} (test)  {other.signature}" for name, other in scores.others.items()]
-    lines += [described(scores.effects)]
-    show(asdict(scores) | {"run": str(run.folder)}, "\n".join(lines), as_json)
 
 
 @app.command()

@@ -47,8 +47,12 @@ def start(device: str) -> None:
 
 
 def leave() -> None:
-    """Part from the others when all is done: a process that ends with its group's threads alive may be aborted."""
+    """Part from the others when all is done: a process that ends with its group's threads alive may be aborted.
+
+    The first rank writes the scores alone. The others wait for it: if it dies meanwhile, one of them has to say so.
+    """
     if many():
+        wait()
         dist.destroy_process_group()
 
 
