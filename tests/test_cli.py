@@ -280,9 +280,9 @@ def test_ctrl_c_says_how_to_go_on(run, config, monkeypatch):
 
 
 def test_no_control_character_of_an_error_or_a_warning_reaches_the_terminal(monkeypatch, capsys, tmp_path):
-    say("sent \x1b[31m\x07")
-    warn("read \x9b31m")
-    assert capsys.readouterr().err == "seqmixer: sent \\x1b[31m\\x07\nseqmixer: warning: read \\x9b31m\n"
+    say("sent \x1b[31m\x07, a\nb")
+    warn("read \x9b31m, a\nb")
+    assert capsys.readouterr().err == "seqmixer: sent \\x1b[31m\\x07, a\\nb\nseqmixer: warning: read \\x9b31m, a\\nb\n"
 
 
 @pytest.mark.parametrize(("terminal", "shown"), [(True, "a \\x1b[31m\n"), (False, "a \x1b[31m\n")])

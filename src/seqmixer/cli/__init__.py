@@ -95,10 +95,15 @@ def say(line: str) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # torchrun ends all with the first that ends; this one is ending
         if not first_to_say():
             return
-    print(f"seqmixer: {printable(line)}", file=sys.stderr, flush=True)
+    print(f"seqmixer: {as_line(line)}", file=sys.stderr, flush=True)
 
 
 def warn(message: Warning | str) -> None:
     """One line on standard error; several processes read the same files, and the first warns of them."""
     if launch.number() == 0:
-        print(f"seqmixer: warning: {printable(str(message))}", file=sys.stderr)
+        print(f"seqmixer: warning: {as_line(str(message))}", file=sys.stderr)
+
+
+def as_line(text: str) -> str:
+    """Text of an error, which may quote a name out of a file with a newline in it."""
+    return printable(text).replace("\n", "\\n")
