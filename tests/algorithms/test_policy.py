@@ -7,6 +7,8 @@ import torch
 from torch import nn
 
 from seqmixer.algorithms import (
+    ActorCritic,
+    Critic,
     GreedyReward,
     GroupMean,
     Grpo,
@@ -71,6 +73,14 @@ def of(kind, *modules, model, batch=BATCH, **settings):
 def linear():
     made = LinearBaseline(H).double()
     nn.init.normal_(made.weight, generator=torch.Generator().manual_seed(2))
+    return made
+
+
+def critic():
+    with torch.random.fork_rng():
+        torch.manual_seed(2)
+        made = Critic(V, 4, T).double()
+        nn.init.normal_(made.weight)
     return made
 
 
@@ -252,6 +262,7 @@ FAMILY = {  # samples, share of the gradient, the algorithm
     "rloo": (2, 1.0, lambda **rest: Rloo(arbitrary, LeaveOneOut(), samples=2, kl=BETA, **rest)),
     "scst": (1, 1.0, lambda **rest: Scst(arbitrary, GreedyReward(), kl=BETA, **rest)),
     "ppo": (1, 1.0, lambda **rest: Ppo(arbitrary, linear(), updates=2, kl=BETA, **rest)),
+    "actor-critic": (1, 1.0, lambda **rest: ActorCritic(arbitrary, critic(), trace=1.0, kl=BETA, **rest)),
     "dr-grpo": (2, 0.5, lambda **rest: Grpo(arbitrary, GroupMean(), samples=2, scale=False, by_length=False, **rest)),
 }
 

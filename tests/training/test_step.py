@@ -71,7 +71,7 @@ def trained(model_name, algorithm_name, device="cpu", **changes):
 
 
 def assert_same(fast, plain, rtol, atol):
-    assert fast[1] == pytest.approx(plain[1], rel=rtol)
+    assert fast[1] == pytest.approx(plain[1], rel=rtol, abs=1e-6)  # advantages add up to nearly 0
     for a, b in zip(weights(fast[0]), weights(plain[0]), strict=True):
         torch.testing.assert_close(a, b, rtol=rtol, atol=atol)
 
