@@ -8,7 +8,6 @@ from seqmixer.rewards import (
     CharacterTable,
     DocumentFrequencies,
     chrf_metric,
-    chrf_plus_plus_metric,
     cider_metric,
     is_replayable,
     of_prefixes,
@@ -28,7 +27,7 @@ DOCUMENTS = [[[4, 5, 6, 4, EOS]], [[6, 4, 5, EOS], [7, 5, EOS]]]
 BUILT_IN = {
     **METRICS,
     "chrf": chrf_metric(TABLE),
-    "chrf++": chrf_plus_plus_metric(TABLE),
+    "chrf++": chrf_metric(TABLE, "chrf++"),
     "cider": cider_metric(DocumentFrequencies.build(DOCUMENTS)),
     "bleu_mean, end": with_end(METRICS["bleu_mean"]),
 }
