@@ -14,7 +14,7 @@ from seqmixer.config import Config
 from seqmixer.data import Vocab
 from seqmixer.errors import RunError
 from seqmixer.experiments import compare as module
-from seqmixer.experiments.compare import as_rows, as_table, compare, effects_table, p_value, paired_bootstrap, resampled
+from seqmixer.experiments.compare import as_rows, as_table, bootstrap, compare, effects_table, p_value, paired_bootstrap
 from seqmixer.rewards import BLEU, ROUGE2
 from seqmixer.runs import train
 from seqmixer.types import EOS, Rollout
@@ -52,8 +52,8 @@ def test_p_value_is_that_of_sacrebleu_for_the_same_resamples(shares):
     metric = SacreBLEU(tokenize="none", smooth_method="none")
     named = [("a", text(systems[0])), ("b", text(systems[1]))]
     _, theirs = PairedTest(named, {"BLEU": metric}, [text(references[:, 0])], test_type="bs", n_samples=samples)()
-    indices = np.random.default_rng(12345).choice(n, size=(samples, n), replace=True)  # as sacrebleu draws them
-    differences = resampled(BLEU, a, b, torch.from_numpy(indices))
+    indices = torch.from_numpy(np.random.default_rng(12345).choice(n, size=(samples, n)))  # as sacrebleu draws them
+    differences = BLEU.corpus(b[indices]) - BLEU.corpus(a[indices])
     found = paired_bootstrap(BLEU, a, b, samples)
 
     assert found.scores == pytest.approx([result.score for result in theirs["BLEU"]], abs=1e-3)
@@ -98,15 +98,22 @@ def test_chunks_change_nothing(metric, monkeypatch):
     references = corpus(30)
     a, b = (metric.statistics(Rollout(damaged(references, share, 1), references)) for share in (0.3, 0.25))
     whole = paired_bootstrap(metric, a, b, samples=100)
-    monkeypatch.setattr(module, "CHUNK", 7 * a.numel())  # 14 chunks of 7 corpora and one of 2
+    monkeypatch.setattr(module, "CHUNK", 7 * a.numel())  # chunks of 3 corpora, and one of 1
     chunked = paired_bootstrap(metric, a, b, samples=100)
     assert chunked.p_value == whole.p_value
     assert chunked.interval == pytest.approx(whole.interval, abs=1e-4)
 
 
 def test_chunks_are_small_enough_for_a_large_test_set():
-    largest = max(chunk.numel() for chunk in module.draws(6750, 1000, counts=10, seed=1)) * 10 * 4
-    assert largest < 50e6  # bytes of float32 gathered for one system
+    sizes = []
+
+    def corpus(rows):
+        sizes.append(rows.numel())
+        return rows.sum((-1, -2))
+
+    found = bootstrap(replace(BLEU, corpus=corpus), torch.ones(2, 6750, 10), samples=130)
+    assert found.tolist() == [[67500.0] * 130] * 2
+    assert 10_000_000 < 4 * max(sizes) < 40_000_000  # bytes
 
 
 def test_bootstrap_leaves_the_global_generator_alone():

@@ -1,5 +1,6 @@
 import json
 import random
+import re
 from statistics import mean
 
 import pytest
@@ -122,9 +123,13 @@ def test_a_study_writes_its_tables_and_resumes(path, tmp_path):
     numbers = json.loads(found.stdout)
     text = (tmp_path / "docs" / "study-small.md").read_text()
     assert (tmp_path / "docs" / "study-small-curves.svg").is_file()
-    assert numbers == json.loads((tmp_path / "docs" / "study-small.json").read_text()) | {
-        "commands": numbers["commands"]
-    }
+    page = (tmp_path / "small" / "report.html").read_text()
+    (test,) = json.loads(re.search(r'id="data">(.*?)</script>', page)[1])["tests"]
+    assert [system["label"] for system in test["systems"]] == [LABELS[line["method"]] for line in numbers["methods"]]
+    cells = [cell.strip("*") for row in re.findall(r"^\| (.*) \|$", text, re.MULTILINE) for cell in row.split(" | ")]
+    assert len(cells) > 50
+    for part in (part for cell in cells for part in re.split(r" ± | \[|, ", cell) if set(part) - set("-:")):
+        assert part.replace("'", "&#39;") in page
 
     for line in numbers["methods"]:
         assert LABELS[line["method"]] in text

@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+import tomllib
 
 import pytest
 
@@ -106,7 +107,8 @@ def test_both_have_the_numbers_the_samples_and_the_config_of_the_run_also_once_i
 
     found, settings, samples = read_trackio(folder)
     assert found == log
-    assert settings["algorithm"]["name"] == "mixer"
+    config_file = tomllib.loads((folder / "config.toml").read_text())
+    assert {name: settings[name] for name in config_file} == config_file
     assert [sample["_value"] for sample in samples] == [event["samples"] for event in epochs(read_log(folder))]
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from seqmixer.cli.options import Json, Settings, app, put, this_command
+from seqmixer.cli.options import Json, RunFolder, Settings, Trust, app, put, this_command
 
 
 @app.command()
@@ -109,7 +109,7 @@ def study(
     from rich import print as show_table
 
     from seqmixer.experiments.study.page import as_json as numbers
-    from seqmixer.experiments.study.page import run_study, shown
+    from seqmixer.experiments.study.page import page_of, run_study, shown
     from seqmixer.experiments.study.runs import studied
 
     recipe = studied(task, methods, settings or [], out)
@@ -119,3 +119,44 @@ def study(
     else:
         show_table(shown(found))
         put(f"Tables: {recipe.path.with_name(f'study-{recipe.task}.md')}")
+        put(f"Report: {page_of(recipe)}")
+
+
+@app.command()
+def report(
+    runs: Annotated[
+        list[Path], typer.Argument(help="Run folders; scores of the others are compared with the first's.")
+    ],
+    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
+    trust: Trust = False,
+) -> None:
+    """Put runs on one page: what differs, curves, scores with intervals, time, side effects, every test sentence.
+
+    The page is one file that needs no network. Runs may be finished or not, of one task or of several. What a finished
+    run wrote for the test split is kept in its folder; of another, the best model so far decodes it now.
+
+    \b
+    seqmixer report runs/xent runs/mixer
+    """
+    from seqmixer.experiments.report.runs import write_report
+
+    put(f"Report: {write_report(runs, out, trust, this_command())}")
+
+
+@app.command()
+def watch(
+    run: RunFolder,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Where it is served; 0: any port that is free.")] = 0,
+) -> None:
+    """Show the curves of a run in the browser while it trains. Ctrl-C ends it, not the run.
+
+    The run may begin later, stop and resume. The page is for this machine alone: it is served at 127.0.0.1.
+
+    \b
+    seqmixer watch runs/toy-translation
+    """
+    from seqmixer.experiments.report.live import server
+
+    with server(run, port) as serving:
+        put(f"http://127.0.0.1:{serving.server_port}/")
+        serving.serve_forever()

@@ -1,6 +1,6 @@
 """Is one run better than another, or only luckier with its test sentences? Paired bootstrap (Koehn, 2004)."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -116,38 +116,32 @@ def references(run: Run, split: str) -> list[list[str]]:
 
 
 def paired_bootstrap(metric: Metric, a: Tensor, b: Tensor, samples: int = 1000, seed: int = 1) -> Significance:
-    """Score both systems on corpora of n sentences drawn with replacement, the same for both.  (n, S), (n, S)
-
-    The 95 % interval leaves out the lowest and the highest fortieth of the differences, as sacreBLEU's does.
-    """
+    """Score both systems on corpora of n sentences drawn with replacement, the same for both.  (n, S), (n, S)"""
     if a.shape != b.shape:
         shapes = f"{tuple(a.shape)} and {tuple(b.shape)}"
         raise RunError(f"a paired test needs both systems' counts of the same sentences, got rows of shape {shapes}")
-    drawn = [resampled(metric, a, b, indices) for indices in draws(len(a), samples, a.shape[1], seed)]
-    differences = torch.cat(drawn)  # (samples,)
+    both = torch.stack([a, b])  # (2, n, S)
+    first, second = bootstrap(metric, both, samples, seed)  # (samples,), (samples,)
     scores = float(metric.corpus(a)), float(metric.corpus(b))
-    ordered = differences.sort().values
-    edge = samples // 40
-    return Significance(
-        scores,
-        difference=scores[1] - scores[0],
-        interval=(float(ordered[edge]), float(ordered[samples - edge - 1])),
-        p_value=p_value(differences, scores[1] - scores[0]),
-        samples=samples,
-    )
+    difference = scores[1] - scores[0]
+    return Significance(scores, difference, interval(second - first), p_value(second - first, difference), samples)
 
 
-def draws(sentences: int, samples: int, counts: int, seed: int) -> Iterator[Tensor]:
-    """Which sentences are in each resampled corpus, a few corpora at a time.  -> (c, n)"""
-    generator = torch.Generator().manual_seed(seed)
-    size = max(1, CHUNK // (sentences * counts))
-    for start in range(0, samples, size):
-        yield torch.randint(sentences, (min(size, samples - start), sentences), generator=generator)
+def bootstrap(metric: Metric, rows: Tensor, samples: int = 1000, seed: int = 1) -> Tensor:
+    """The score of each system on corpora of n sentences drawn with replacement, the same for all.
+
+    (..., n, S) -> (..., samples)
+    """
+    generator, n = torch.Generator().manual_seed(seed), rows.shape[-2]
+    size = max(1, CHUNK // rows.numel())  # corpora at a time
+    drawn = (torch.randint(n, (min(size, samples - i), n), generator=generator) for i in range(0, samples, size))
+    return torch.cat([metric.corpus(rows[..., indices, :]) for indices in drawn], -1)  # (..., c, n, S) -> (..., c)
 
 
-def resampled(metric: Metric, a: Tensor, b: Tensor, indices: Tensor) -> Tensor:
-    """The difference of b to a on each resampled corpus.  (n, S), (n, S), (c, n) -> (c,)"""
-    return metric.corpus(b[indices]) - metric.corpus(a[indices])
+def interval(drawn: Tensor) -> tuple[float, float]:
+    """95 %: without the lowest and the highest fortieth, as sacreBLEU's.  (samples,)"""
+    ordered, edge = drawn.sort().values, len(drawn) // 40
+    return float(ordered[edge]), float(ordered[len(drawn) - edge - 1])
 
 
 def p_value(differences: Tensor, difference: float) -> float:

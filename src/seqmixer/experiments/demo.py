@@ -12,17 +12,18 @@ from seqmixer.bars import duration
 from seqmixer.config import Config
 from seqmixer.experiments.figures import learning_curves, relative_gains
 from seqmixer.experiments.grid import Recipe, run_grid
-from seqmixer.experiments.methods import BASE, LABELS, METHODS, NEW, OLD, PROPOSED, RATIO, REFERENCE
+from seqmixer.experiments.methods import BASE, LABELS, METHODS, NEW, OLD, PROPOSED, RATIO, REFERENCE, RL
 from seqmixer.experiments.report import (
+    Chapter,
+    Drawing,
+    Page,
     ReportTable,
-    examples,
-    how,
+    Sentences,
+    made,
     number,
+    of_grid,
     require_extra,
     spelled,
-    versions,
-    write_figures,
-    write_page,
 )
 from seqmixer.experiments.summary import Grid, Row, read_grid, rows
 from seqmixer.experiments.watching import watched
@@ -31,9 +32,17 @@ NBSP = "\N{NO-BREAK SPACE}"
 NAMES = [LABELS[method.name] for method in METHODS]
 TITLE = f"{', '.join(NAMES[:-1])} and {NAMES[-1]} on the built-in tasks"
 TASKS = ("translation", "summarization", "captioning")
+SCORED = "Of the model with the best validation score, greedy search; mean ± standard deviation over seeds."
 BOLD = (
-    f"Bold: the highest mean of its row, where its gain over {OLD} is larger than the deviation of that gain over\n"
+    f"Bold: the highest mean of its row, where its gain over {OLD} is larger than the deviation of that gain over "
     f"seeds. Gains and {RATIO} are taken seed by seed, from the same base, and averaged."
+)
+ONE_SEED = "One seed, hence no deviation, and nothing is bold."
+GAINS = f"Score relative to {OLD}, which is the line at 1"
+LEARNING = (
+    f"Every method starts from the best model of the same base, trained with {OLD} (grey, left). Above: validation "
+    f"score, greedy search, mean over seeds, with the range of {OLD} and {NEW}. Below: {NEW} on the training data. The "
+    f"thin upright lines are its stages: the first s words are trained with {OLD}, the rest with {RL}."
 )
 GRAMMATICAL = (
     "Best grammatical: the score of writing, for each source, the sentence of the task's grammar with the highest "
@@ -47,10 +56,10 @@ def run_demo(out: Path, seeds: list[int], workers: int, markdown: Path | None, c
     require_extra()  # before the minutes, not after
     with toy_recipes() as recipes, watched(recipes, len(seeds), out, workers) as watcher:
         run_grid(recipes, seeds, out, workers, watcher.report, look=watcher.look)
+    found = page(read_grid(out), TITLE, [command])
     if markdown is not None:
-        write_markdown(out, markdown, TITLE, [command])
-        write_figures(drawings(read_grid(out)), markdown.parent, markdown.stem)
-    return write_report(out, TITLE, [command])
+        found.markdown(markdown.parent, markdown.stem)
+    return found.write(out / "report.html")
 
 
 @contextmanager
@@ -61,48 +70,26 @@ def toy_recipes() -> Iterator[list[Recipe]]:
         yield [Recipe(Config.load(path).data.task, path) for path in paths]
 
 
-def write_report(folder: Path, title: str, commands: list[str]) -> Path:
-    """Write FOLDER/report.html."""
-    require_extra()
-    grid = read_grid(folder)
+def page(grid: Grid, title: str, commands: list[str]) -> Page:
     table = rows(grid)
-    return write_page(
-        folder / "report.html",
-        "demo.html",
-        title=title,
-        commands=commands,
-        grid=grid,
-        scores=scores(grid, table),
-        times=times(grid),
-        headline=headline(table),
-        details=details(table, len(grid.seeds)),
-        bold=BOLD,
-        grammatical=GRAMMATICAL if any(row.best is not None for row in table) else "",
-        drawings=drawings(grid),
-        examples={task: examples(grid, task) for task in grid.tasks},
-        signatures=signatures(grid),
-        versions=versions(),
+    seeds = len(grid.seeds)
+    best = [GRAMMATICAL] if any(row.best is not None for row in table) else []
+    curves = [Drawing(task, learning_curves(grid, task, task), title=task) for task in grid.tasks]
+    gains = Drawing("gains", relative_gains(table, "gains"), f"{GAINS}{'; a dot is one seed.' if seeds > 1 else '.'}")
+    return Page(
+        title,
+        headline(table),
+        [
+            Chapter("Test scores", [scores(grid, table), gains, SCORED, BOLD if seeds > 1 else ONE_SEED, *best]),
+            Chapter("Learning", [LEARNING, *curves]),
+            Chapter("What they write", [Sentences(of_grid(grid, REFERENCE, PROPOSED))]),
+            Chapter("Every seed", [every_seed(grid, table)]),
+            Chapter("Time", [times(grid)]),
+        ],
+        details(table, seeds),
+        commands,
+        made(grid, signatures(grid)),
     )
-
-
-def write_markdown(folder: Path, path: Path, title: str, commands: list[str]) -> Path:
-    """Write the table of `write_report`, with the score of every seed, as Markdown."""
-    grid = read_grid(folder)
-    table = rows(grid)
-    lines = [f"# {title}", "", f"{headline(table)} {details(table, len(grid.seeds))}", ""]
-    lines += [*scores(grid, table).markdown(), "", BOLD, ""]
-    lines += [GRAMMATICAL, ""] if any(row.best is not None for row in table) else []
-    lines += ["## Every seed", "", *every_seed(grid, table).markdown(), ""]
-    lines += [*how(grid, signatures(grid), commands, versions()), ""]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("\n".join(lines), encoding="utf-8")
-    return path
-
-
-def drawings(grid: Grid) -> dict[str, str]:
-    """Relative gains, and the learning curves of each task."""
-    curves = {task: learning_curves(grid, task, task) for task in grid.tasks}
-    return {"gains": relative_gains(rows(grid), "gains"), **curves}
 
 
 def table(folder: Path) -> Table:

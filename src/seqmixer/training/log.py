@@ -111,21 +111,28 @@ def read_log(folder: Path) -> list[Event]:
     *lines, rest = files.read_bytes(path).split(b"\n")
     for number, line in enumerate([*lines, rest] if rest else lines, 1):
         try:
-            event = files.parse_json(line, dict[str, Any], str(path))
-            closing = event.get("event") == "epoch"
-            files.parse_json(line, Closing if closing else Other, str(path))
+            event = parse_event(line, f"{path}:{number}")
         except RunError:
             if number > len(lines):  # it has no end: death came while it was written
                 break
-            what = "no event of a run; the log is damaged: fix the line, or delete it"
-            raise RunError(f"{path}:{number}: {what}") from None
-        epoch = event.get("epoch", latest)
+            raise
+        epoch, closing = event.get("epoch", latest), event["event"] == "epoch"
         if epoch < latest or (closing and epoch == closed):
             what = f"epoch {epoch} after epoch {latest}; the log is damaged: put its lines in order, one for each epoch"
             raise RunError(f"{path}:{number}: {what}")
         latest, closed = epoch, epoch if closing else closed
         events.append(event)
     return events
+
+
+def parse_event(line: bytes, where: str) -> Event:
+    """A line of a log."""
+    try:
+        event: Event = files.parse_json(line, dict[str, Any], where)
+        files.parse_json(line, Closing if event.get("event") == "epoch" else Other, where)
+        return event
+    except RunError:
+        raise RunError(f"{where}: no event of a run; the log is damaged: fix the line, or delete it") from None
 
 
 def samples(examples: Sequence[Meta], hypotheses: Sequence[str]) -> list[dict[str, str]]:

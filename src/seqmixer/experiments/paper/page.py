@@ -1,7 +1,7 @@
 """`seqmixer paper`: train what is missing, measure it, and write it down as a page, Markdown with figures, and JSON."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -18,16 +18,7 @@ from seqmixer.experiments.paper.beams import ENDS, judge, standard_metrics
 from seqmixer.experiments.paper.drawings import drawings
 from seqmixer.experiments.paper.recipes import DataSizes, Experiment, read_card
 from seqmixer.experiments.paper.results import Results, read_results
-from seqmixer.experiments.report import (
-    Example,
-    ReportTable,
-    examples,
-    how,
-    number,
-    require_extra,
-    write_figures,
-    write_page,
-)
+from seqmixer.experiments.report import Chapter, Drawing, Page, Part, Sentences, made, number, of_grid, require_extra
 from seqmixer.experiments.summary import METRIC_LABELS
 from seqmixer.experiments.watching import watched
 
@@ -76,10 +67,11 @@ def run_one(experiment: Experiment, card: DataSizes, seeds: Sequence[int], worke
 
 def write_down(results: Results, markdown: Path | None, commands: Sequence[str]) -> None:
     """The page and its files into the experiment's folder; Markdown, JSON and figures also into another."""
-    drawn, folder = drawings(results), results.experiment.folder
-    write_html(results, drawn, commands, page_of(results))
-    for place in (folder, *([markdown] if markdown else [])):
-        write_markdown(results, drawn, commands, place)
+    written, stem = page(results, commands), results.experiment.stem
+    written.write(page_of(results))
+    for place in (results.experiment.folder, *([markdown] if markdown else [])):
+        written.markdown(place, stem)
+        (place / f"{stem}.json").write_text(json.dumps(as_json(results, commands), indent=1), encoding="utf-8")
 
 
 def page_of(results: Results) -> Path:
@@ -122,70 +114,26 @@ def details(results: Results) -> str:
     )
 
 
-def all_tables(results: Results) -> list[ReportTable]:
-    """In the order of the page; Fig. 8's only where it was run."""
-    first = [tables.scores, tables.measures, tables.significance, tables.beams]
-    crossed = [tables.cross] if results.cross else []
-    last = [tables.schedule, tables.decoding, tables.times, tables.every_seed, tables.data]
-    return [make(results) for make in (*first, *crossed, *last)]
-
-
-def shown_examples(results: Results) -> list[Example]:
-    """Fig. 7: the first test sentences that XENT and MIXER write differently."""
-    return examples(results.grid, results.grid.tasks[0])
-
-
-def write_html(results: Results, drawn: dict[str, str], commands: Sequence[str], path: Path) -> Path:
-    shown = {table.title: table for table in all_tables(results)}
-    return write_page(
-        path,
-        "paper/page.html",
-        title=title(results),
-        headline=headline(results),
-        details=details(results),
-        tables=shown,
-        order=list(shown),  # of titles: some have the name of the metric in them
-        drawings=drawn,
-        captions=CAPTIONS,
-        examples={results.experiment.task: shown_examples(results)},
-        commands=commands,
-        grid=results.grid,
-        signatures=list(tables.signatures(results)),
-        versions=f"seqmixer {__version__}",
+def page(results: Results, commands: Sequence[str]) -> Page:
+    drawn = {name: Drawing(name, drawing, CAPTIONS[name]) for name, drawing in drawings(results).items()}
+    crossed: list[Part] = [tables.cross(results), drawn["cross"]] if results.cross else []
+    chapters = [
+        Chapter("Test scores", [tables.scores(results), drawn["gains"], drawn["beams"]]),
+        Chapter("Beam search", [tables.beams(results), tables.decoding(results)]),
+        Chapter("Both protocols", [tables.measures(results), tables.significance(results)]),
+        Chapter("Trained on one metric, scored by both", crossed),
+        Chapter("Learning", [drawn["curves"], tables.schedule(results)]),
+        Chapter("What they write", [Sentences(of_grid(results.grid, REFERENCE, PROPOSED))]),
+        Chapter("Data and time", [tables.data(results), tables.times(results), tables.every_seed(results)]),
+    ]
+    return Page(
+        title(results),
+        headline(results),
+        [chapter for chapter in chapters if chapter.parts],
+        details(results),
+        commands,
+        made(results.grid, tables.signatures(results)),
     )
-
-
-def write_markdown(results: Results, drawn: dict[str, str], commands: Sequence[str], folder: Path) -> Path:
-    """FOLDER/STEM.md with its figures and STEM.json."""
-    folder.mkdir(parents=True, exist_ok=True)
-    stem = results.experiment.stem
-    write_figures(drawn, folder, stem)
-    (folder / f"{stem}.json").write_text(json.dumps(as_json(results, commands), indent=1), encoding="utf-8")
-    path = folder / f"{stem}.md"
-    path.write_text("\n".join(markdown(results, drawn, commands)) + "\n", encoding="utf-8")
-    return path
-
-
-def markdown(results: Results, drawn: dict[str, str], commands: Sequence[str]) -> Iterator[str]:
-    stem = results.experiment.stem
-    yield from [f"# {title(results)}", "", f"{headline(results)} {details(results)}", ""]
-    for name in drawn:
-        yield from [f"![{CAPTIONS[name]}]({stem}-{name}.svg)", ""]
-    for table in all_tables(results):
-        yield from [f"## {table.title}", "", *table.markdown()]
-        yield from ["", table.note, ""] if table.note else [""]
-    yield from ["## What they write", "", f"Greedy search, seed {results.grid.seeds[0]}.", ""]
-    for example in shown_examples(results):
-        yield from ["```", *example_lines(example), "```", ""]
-    yield from how(results.grid, tables.signatures(results), commands)
-
-
-def example_lines(example: Example) -> Iterator[str]:
-    yield f"{'source':<14} {example.source}"
-    for reference in example.references:
-        yield f"{'reference':<14} {reference}"
-    for method, words in example.hypotheses:
-        yield f"{LABELS[method]:<14} {' '.join(word for word, _ in words)}"
 
 
 def as_json(results: Results, commands: Sequence[str]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """`seqmixer study`: train what is missing, and write it down as Markdown with a figure, and JSON."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,20 @@ from seqmixer.bars import duration
 from seqmixer.errors import ConfigError
 from seqmixer.experiments.figures import small_multiples
 from seqmixer.experiments.grid import Recipe, run_grid
-from seqmixer.experiments.methods import LABELS, OLD
-from seqmixer.experiments.report import ReportTable, how, number, require_extra, write_figures
-from seqmixer.experiments.study.results import LIMITS, MORE_REPETITION, Gain, Line, Study, read_study
+from seqmixer.experiments.methods import LABELS, OLD, REFERENCE
+from seqmixer.experiments.report import (
+    Chapter,
+    Drawing,
+    Page,
+    ReportTable,
+    Sentences,
+    made,
+    number,
+    of_grid,
+    require_extra,
+)
+from seqmixer.experiments.report.effects import side_effects
+from seqmixer.experiments.study.results import Gain, Line, Study, read_study
 from seqmixer.experiments.study.runs import WIDTHS, judge
 from seqmixer.experiments.watching import watched
 
@@ -23,6 +34,7 @@ NOTE = (
     f"Test split, mean over seeds. Gain: over {OLD} with as many more epochs; in brackets 95 % of 1,000 resampled test "
     "sets, the same for all seeds. Bold: the interval lies above 0."
 )
+EFFECTS = "Of the test sentences, greedy search, mean over seeds"
 
 
 def run_study(recipe: Recipe, seeds: Sequence[int], workers: int, markdown: Path | None, command: str) -> Study:
@@ -34,18 +46,21 @@ def run_study(recipe: Recipe, seeds: Sequence[int], workers: int, markdown: Path
     with watched([recipe], len(seeds), folder, workers) as watcher:
         run_grid([recipe], seeds, folder, workers, watcher.report, judge=judge, look=watcher.look)
     study = read_study(recipe)
+    page(study, [command]).write(page_of(recipe))
     for place in (folder, *([markdown] if markdown else [])):
         write_down(study, [command], place)
     return study
 
 
 def write_down(study: Study, commands: Sequence[str], folder: Path) -> None:
-    """FOLDER/study-NAME.md with its figure and study-NAME.json."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """FOLDER/study-NAME.md with its figure, and study-NAME.json."""
     stem = f"study-{study.config.name}"
-    write_figures({"curves": curves(study)}, folder, stem)
+    page(study, commands).markdown(folder, stem)
     (folder / f"{stem}.json").write_text(json.dumps(as_json(study, commands), indent=1), encoding="utf-8")
-    (folder / f"{stem}.md").write_text("\n".join(markdown(study, commands, stem)) + "\n", encoding="utf-8")
+
+
+def page_of(recipe: Recipe) -> Path:
+    return recipe.path.with_name("report.html")
 
 
 def title(study: Study) -> str:
@@ -67,31 +82,6 @@ def scores(study: Study, width: int) -> ReportTable:
         for line in study.lines
     ]
     return ReportTable(f"Scores, {search}", columns, rows, NOTE)
-
-
-def side_effects(study: Study) -> ReportTable:
-    """What greedy search wrote, beside its scores."""
-    columns = {
-        "length_ratio": "length / references'",
-        "cut": "without an end",
-        "unfinished": "ends unfinished",
-        "repetition": "repeated words",
-        "unk": "unknown words",
-        "distinct_2": "distinct bigrams",
-    }
-
-    def shown(line: Line, name: str) -> str:
-        value = line.effects[name]
-        text = f"{value:.2f}" if name == "length_ratio" else f"{100 * value:.1f} %"
-        return f"{text} (!)" if name in line.conspicuous else text
-
-    rows = [[LABELS[line.method], *(shown(line, name) for name in columns)] for line in study.lines]
-    allowed = f"{100 * LIMITS['cut']:.0f} % without an end, {100 * LIMITS['unfinished']:.0f} % unfinished"
-    note = (
-        f"Of the test sentences, greedy search, mean over seeds (docs/log.md). (!): more than {allowed}, or "
-        f"{MORE_REPETITION:g} times the repetition of {OLD}: such a score is bought."
-    )
-    return ReportTable("Side effects", ["", *columns.values()], rows, note)
 
 
 def costs(study: Study) -> ReportTable:
@@ -132,30 +122,44 @@ def curves(study: Study) -> str:
     return small_multiples(found, "seconds", f"validation {study.main}", "curves")
 
 
-def markdown(study: Study, commands: Sequence[str], stem: str) -> Iterator[str]:
+def page(study: Study, commands: Sequence[str]) -> Page:
+    effects = side_effects([(LABELS[line.method], line.effects) for line in study.lines], EFFECTS)
+    drawn = Drawing("curves", curves(study), "Validation score by time: a panel for each method, the others behind it.")
+    return Page(
+        title(study),
+        headline(study),
+        [
+            Chapter("Scores", [scores(study, width) for width in WIDTHS]),
+            Chapter("Side effects", [effects]),
+            Chapter("Time", [costs(study)]),
+            Chapter("Learning", [drawn, trained(study)]),
+            Chapter("What they write", [Sentences(of_grid(study.grid, REFERENCE, best(study).method))]),
+        ],
+        commands=commands,
+        facts=made(study.grid, signatures(study)),
+    )
+
+
+def trained(study: Study) -> str:
     data, algorithm = study.config.data, study.config.algorithm
-    yield from [f"# {title(study)}", "", f"{headline(study)}", ""]
-    for table in (*(scores(study, width) for width in WIDTHS), side_effects(study), costs(study)):
-        yield from [f"## {table.title}", "", *table.markdown(), "", table.note, ""]
-    yield from ["## Learning", "", f"![Validation score by time]({stem}-curves.svg)", ""]
-    epochs, k = study.config.training.epochs, algorithm.sentences
-    yield from [
-        f"Every method trains from the best {OLD} model of its seed (of {algorithm.xent_epochs} epochs), for {epochs} "
-        f"epochs of {k} sampled sentences for each source of {', '.join(data.train) or data.task}; one that samples "
-        f"fewer has more epochs. Reward: {study.config.reward.name}{', EOS is a word' * study.config.reward.eos}.",
-        "",
-    ]
-    yield from how(study.grid, signatures(study), commands)
+    return (
+        f"Every method trains from the best {OLD} model of its seed (of {algorithm.xent_epochs} epochs), for "
+        f"{study.config.training.epochs} epochs of {algorithm.sentences} sampled sentences for each source of "
+        f"{', '.join(data.train) or data.task}; one that samples fewer has more epochs. Reward: "
+        f"{study.config.reward.name}{', EOS is a word' * study.config.reward.eos}."
+    )
 
 
 def headline(study: Study) -> str:
     """What was found, in a sentence."""
-    key = f"{WIDTHS[0]} {study.main}"
-    best = max(study.lines, key=lambda line: line.mean(key))
-    seeds = len(study.grid.seeds)
-    over = f"{best.gains[key].difference:+.2f} over {OLD}" if key in best.gains else "no method scores higher"
-    found = f"{LABELS[best.method]}: {study.main} {best.mean(key):.2f}, {over}"
-    return f"The best of {len(study.lines)} is {found} ({seeds} seed{'s' * (seeds > 1)})."
+    key, found, seeds = f"{WIDTHS[0]} {study.main}", best(study), len(study.grid.seeds)
+    over = f"{found.gains[key].difference:+.2f} over {OLD}" if key in found.gains else "no method scores higher"
+    scored = f"{LABELS[found.method]}: {study.main} {found.mean(key):.2f}, {over}"
+    return f"The best of {len(study.lines)} is {scored} ({seeds} seed{'s' * (seeds > 1)})."
+
+
+def best(study: Study) -> Line:
+    return max(study.lines, key=lambda line: line.mean(f"{WIDTHS[0]} {study.main}"))
 
 
 def signatures(study: Study) -> list[tuple[str, str]]:

@@ -14,18 +14,15 @@ from torch import Tensor
 from seqmixer import files
 from seqmixer.build import Metrics
 from seqmixer.config import Config
-from seqmixer.experiments.compare import draws
+from seqmixer.experiments.compare import bootstrap, interval
 from seqmixer.experiments.grid import Recipe, read_once
 from seqmixer.experiments.methods import BASE, REFERENCE
+from seqmixer.experiments.report.effects import conspicuous
 from seqmixer.experiments.study.runs import WIDTHS, read_counts
 from seqmixer.experiments.summary import Grid, read_grid
 from seqmixer.rewards import Metric
 from seqmixer.runs import located
 from seqmixer.training.callbacks import Event
-
-RESAMPLED = 1000  # test sets
-LIMITS = {"cut": 0.05, "unfinished": 0.01}  # of sentences; more is conspicuous
-MORE_REPETITION = 1.5  # times the reference's; more is conspicuous
 
 
 @dataclass(frozen=True)
@@ -113,7 +110,7 @@ class Study:
             {f"{width} {m.name}": [run["scores"][str(width)][m.name] for run in runs] for width, m in keys},
             {f"{width} {m.name}": self.gain(method, width, m) for width, m in keys if method != REFERENCE},
             effects=(effects := self.effects(method)),
-            conspicuous=[name for name, limit in self.limits.items() if effects[name] > limit],
+            conspicuous=conspicuous(effects, self.effects(REFERENCE)),
             curve=curve,
             seconds=mean(run["seconds"] for run in runs),
             sampled=sampled * (len(curve.scores) - 1),
@@ -123,10 +120,6 @@ class Study:
     def effects(self, method: str) -> Mapping[str, float]:
         found = [self.runs[method, seed]["effects"][str(WIDTHS[0])] for seed in self.grid.seeds]
         return {name: mean(each[name] for each in found) for name in found[0]}
-
-    @cached_property
-    def limits(self) -> Mapping[str, float]:
-        return LIMITS | {"repetition": MORE_REPETITION * self.effects(REFERENCE)["repetition"]}
 
     def gain(self, method: str, width: int, metric: Metric) -> Gain:
         a, b = (self.counts(each, width, metric) for each in (REFERENCE, method))
@@ -153,17 +146,13 @@ def points_of(base: Sequence[Event], log: Sequence[Event], metric: str) -> tuple
     return list(seconds), [start, *(event["valid"][metric] for event in log)]
 
 
-def paired_gain(metric: Metric, a: Tensor, b: Tensor, samples: int = RESAMPLED) -> Gain:
+def paired_gain(metric: Metric, a: Tensor, b: Tensor) -> Gain:
     """The paired bootstrap with seeds: each resampled test set is the same for all seeds of both systems.
 
     What varies is the test set, as with one seed. The seeds are those that were run.  (seeds, n, S), (seeds, n, S)
     """
-    drawn = []
-    for indices in draws(a.shape[1], samples, a.shape[0] * a.shape[2], seed=1):
-        drawn.append((metric.corpus(b[:, indices]) - metric.corpus(a[:, indices])).mean(0))  # (seeds, c) -> (c,)
-    ordered, edge = torch.cat(drawn).sort().values, samples // 40
-    difference = float((metric.corpus(b) - metric.corpus(a)).mean())
-    return Gain(difference, float(ordered[edge]), float(ordered[samples - edge - 1]))
+    ours, theirs = bootstrap(metric, torch.stack([b, a])).mean(1)  # (2, seeds, samples) -> (samples,), (samples,)
+    return Gain(float((metric.corpus(b) - metric.corpus(a)).mean()), *interval(ours - theirs))
 
 
 def read_study(recipe: Recipe) -> Study:

@@ -10,9 +10,9 @@ import torch
 
 from seqmixer.config import Config
 from seqmixer.errors import RunError, SeqmixerError
-from seqmixer.experiments import report as module
-from seqmixer.experiments.demo import details, headline, write_markdown, write_report
+from seqmixer.experiments.demo import details, headline, page
 from seqmixer.experiments.figures import learning_curves, relative_gains, spread, stages
+from seqmixer.experiments.report import of_grid, require_extra
 from seqmixer.experiments.summary import METRIC_LABELS, read_grid, rows
 from seqmixer.rewards import BUILT_IN
 from seqmixer.runs import train
@@ -53,6 +53,14 @@ def configuration(data, start, name, seed, method):
     )
 
 
+def rewrite(run, hypotheses):
+    """Have a run say that it wrote this for the test split."""
+    path = run / "test.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    changed = [{**line, "hypothesis": text} for line, text in zip(lines, hypotheses, strict=True)]
+    path.write_text("".join(json.dumps(line) + "\n" for line in changed))
+
+
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     """A grid folder of real runs, with chosen scores and hypotheses."""
@@ -65,7 +73,7 @@ def trained(tmp_path_factory):
             name = f"seed-{seed}/{method}"
             train(configuration(data, out / f"seed-{seed}" / "base", name, seed, method), out)
             written = SENTENCES if method == "xent" else ["<i>oops</i> & the", *SENTENCES[1:4], f"the {method}"]
-            (out / name / "test.txt").write_text("\n".join(written) + "\n")
+            rewrite(out / name, written)
     results = [
         {
             "task": task,
@@ -143,8 +151,12 @@ class Page(HTMLParser):
             self.tables[-1][-1][-1] = " ".join((self.tables[-1][-1][-1] + " " + data).split())
 
 
-def page(folder):
-    return Page(write_report(folder, "A <title>", COMMANDS).read_text(encoding="utf-8"))
+def written(folder, title="A <title>", commands=COMMANDS):
+    return page(read_grid(folder), title, commands)
+
+
+def shown(folder):
+    return Page(written(folder).html())
 
 
 def spelled(scores):
@@ -157,7 +169,7 @@ def mean_ratio(scores):
 
 
 def test_page_has_the_table_of_the_grid(trained):
-    header, *body = page(trained).tables[0]
+    header, *body = shown(trained).tables[0]
     assert header == ["task", "XENT", "DAD", "E2E", "MIXER", "best grammatical", "MIXER / XENT"]
     assert body == [
         [f"{task} BLEU", *(spelled(scores[method]) for method in METHODS), best, mean_ratio(scores)]
@@ -166,19 +178,19 @@ def test_page_has_the_table_of_the_grid(trained):
 
 
 def test_best_is_bold_only_where_its_gain_is_larger_than_its_spread(trained):
-    assert page(trained).bold == ["14.25"]  # gains 2.0 and 2.5; on the other task they are 6 and -1
+    assert shown(trained).bold == ["14.25"]  # gains 2.0 and 2.5; on the other task they are 6 and -1
 
 
 def test_a_bold_score_is_better_than_xent(folder):
     results = json.loads((folder / "grid.json").read_text())["results"]
     worse = [r | ({"score": 30.0 + r["seed"]} if r["method"] == "xent" else {}) for r in results]
     change(folder, results=worse)
-    assert page(folder).bold == []
+    assert shown(folder).bold == []
 
 
 def test_one_seed_has_neither_deviation_nor_bold(folder):
     one_seed(folder)
-    found = page(folder)
+    found = shown(folder)
     assert found.tables[0][1] == ["toy-translation BLEU", "10.00", "9.50", "10.25", "12.00", "31.25", "1.20"]
     assert found.bold == []
     assert "One seed: how far chance reaches is not known." in " ".join(found.words)
@@ -187,7 +199,7 @@ def test_one_seed_has_neither_deviation_nor_bold(folder):
 def test_xent_of_score_zero_has_no_ratio(folder):
     results = json.loads((folder / "grid.json").read_text())["results"]
     change(folder, results=[r | ({"score": 0.0} if r["method"] == "xent" else {}) for r in results])
-    assert [row[-1] for row in page(folder).tables[0][1:]] == ["–", "–"]
+    assert [row[-1] for row in shown(folder).tables[0][1:]] == ["–", "–"]
     assert details(rows(read_grid(folder)), 2).startswith("toy-translation: BLEU 14.25 against 0.00; ")
 
 
@@ -198,60 +210,63 @@ def test_headline_and_details_say_what_the_table_says(trained):
         "toy-translation: BLEU 14.25 against 12.00 (+18.9 %); toy-summarization: BLEU 24.50 against 22.00 (+12.9 %). "
         "The difference is larger than its deviation over 2 seeds on toy-translation."
     )
-    words = page(trained).words
+    words = shown(trained).words
     assert headline(table) in words
     assert details(table, 2) in words
 
 
 def test_page_has_times_signatures_commands_and_machine(trained):
-    found = page(trained)
-    assert found.tables[1][1] == ["toy-translation", *["1 min 30 s"] * 5]
+    found = shown(trained)
+    assert found.tables[2][1] == ["toy-translation", *["1 min 30 s"] * 5]
     for text in ("bleu|of toy-translation", "2 cores of <some> machine", "3 min 51 s", "A <title>"):
         assert text in found.words
     assert "seqmixer demo --out a&b\nseqmixer report a&b\n" in found.words
 
 
 def test_page_needs_nothing_from_elsewhere(trained):
-    text = write_report(trained, "title", []).read_text(encoding="utf-8")
-    links = [value for name, value in Page(text).attributes if name in ("src", "href", "xlink:href", "srcset", "data")]
+    text = written(trained).html()
+    links = [value for name, value in Page(text).attributes if name in ("src", "href", "xlink:href", "srcset")]
     assert links
-    assert all(link.startswith("#") for link in links)
-    assert not re.search(r"url\((?!#)|@import|<script|<link", text)
+    assert all(link.startswith("#") or link == "data:," for link in links)
+    style, _, rest = text.partition("</style>")
+    assert not re.search(r"url\((?!#)|@import", style + rest.partition("<script")[0])
 
 
 def test_drawings_of_one_page_share_no_id(trained):
-    ids = [value for name, value in page(trained).attributes if name == "id"]
+    ids = [value for name, value in shown(trained).attributes if name == "id"]
     assert len(ids) == len(set(ids))
-    text = (trained / "report.html").read_text(encoding="utf-8")
-    assert set(re.findall(r'(?:url\(|href=")#([^")]+)', text)) <= set(ids)
+    assert set(re.findall(r'(?:url\(|href=")#([^")]+)', written(trained).html())) <= set(ids)
 
 
 def test_the_same_grid_gives_the_same_page(trained):
-    first = write_report(trained, "title", COMMANDS).read_bytes()
-    assert write_report(trained, "title", COMMANDS).read_bytes() == first
+    assert written(trained).html() == written(trained).html()
+
+
+def test_page_has_every_test_sentence_with_what_the_first_seed_wrote(trained):
+    embedded = re.search(r'<script type="application/json" id="data">(.*?)</script>', written(trained).html())[1]
+    assert "<" not in embedded
+    first, second = json.loads(embedded)["tests"]
+    assert (first["name"], second["name"]) == tuple(SCORES)
+    assert first["references"] == [[sentence] for sentence in SENTENCES]
+    assert first["sources"][0] == "dog the & <b>cat</b> the"
+    assert [system["label"] for system in first["systems"]] == ["XENT", "DAD", "E2E", "MIXER"]
+    assert first["systems"][3]["outputs"] == ["<i>oops</i> & the", *SENTENCES[1:4], "the mixer"]
+    assert first["compared"] == [0, 3]
 
 
 def test_examples_are_the_first_where_xent_and_mixer_differ(trained):
-    first, second = module.examples(read_grid(trained), "toy-translation")
-    assert (first.number, second.number) == (1, 5)
-    assert first.source == "dog the & <b>cat</b> the"
-    assert first.references == [SENTENCES[0]]
-    assert [method for method, _ in first.hypotheses] == METHODS
-    assert dict(first.hypotheses)["mixer"] == [("<i>oops</i>", False), ("&", True), ("the", True)]
+    first, second = of_grid(read_grid(trained), "xent", "mixer")[0].differing()
+    assert first[:3] == [("source", "dog the & <b>cat</b> the"), ("reference", SENTENCES[0]), ("XENT", SENTENCES[0])]
+    assert dict(first)["MIXER"] == "<i>oops</i> & the"
+    assert dict(second)["reference"] == SENTENCES[4]
 
 
 def test_text_is_escaped(trained):
-    text = write_report(trained, "A <title>", COMMANDS).read_text(encoding="utf-8")
-    assert "&lt;i&gt;oops&lt;/i&gt;" in text
-    assert "dog the &amp; &lt;b&gt;cat&lt;/b&gt; the" in text
+    text = written(trained).html()
+    assert "\\u003ci>oops\\u003c/i>" in text
     assert "a&amp;b" in text
-    assert not re.search(r"<i>|<b>|<some>|A <title>", text)
-
-
-def test_page_says_when_there_is_nothing_to_show(folder):
-    for seed in SEEDS:
-        shutil.copy(folder / f"seed-{seed}/xent/test.txt", folder / f"seed-{seed}/mixer/test.txt")
-    assert page(folder).words.count("XENT and MIXER write the same for every test sentence.") == 2
+    assert "of &lt;some&gt; machine" in text
+    assert not re.search(r"<i>oops|<b>cat|<some>|A <title>", text)
 
 
 def test_bars_carry_the_ratios(trained):
@@ -284,7 +299,7 @@ def test_labels_are_moved_apart_in_order():
 
 
 def test_markdown_has_the_same_numbers_and_those_of_every_seed(trained, tmp_path):
-    path = write_markdown(trained, tmp_path / "results" / "toy.md", "Toy results", COMMANDS)
+    path = written(trained, "Toy results").markdown(tmp_path / "results", "toy")
     lines = path.read_text(encoding="utf-8").splitlines()
     assert lines[0] == "# Toy results"
     assert "| task | XENT | DAD | E2E | MIXER | best grammatical | MIXER / XENT |" in lines
@@ -300,21 +315,25 @@ def test_markdown_has_the_same_numbers_and_those_of_every_seed(trained, tmp_path
             values = [*scores, statistics.mean(scores), statistics.stdev(scores)]
             assert f"| {task} | {name} | {' | '.join(f'{value:.2f}' for value in values)} |" in lines
     assert "- toy-summarization: `bleu|of toy-summarization`" in lines
-    assert lines[lines.index("```") + 1 :] == [*COMMANDS, "```"]
-    assert any(line.startswith("- 2 cores of <some> machine; seqmixer ") for line in lines)
+    assert lines[-4:] == ["```", *COMMANDS, "```"]
+    assert "- machine: 2 cores of <some> machine" in lines
+    assert "- wall time: 3 min 51 s" in lines
+    links = re.findall(r"\]\(([^)]+)\)", "\n".join(lines))
+    assert links == ["toy-gains.svg", "toy-translation.svg", "toy-summarization.svg"]
+    assert all((path.parent / link).read_text().startswith("<svg") for link in links)
 
 
 @pytest.mark.parametrize("missing", ["matplotlib", "jinja2"])
-def test_missing_extra_is_named(trained, monkeypatch, missing):
+def test_missing_extra_is_named(monkeypatch, missing):
     monkeypatch.setitem(sys.modules, missing, None)
     message = "a report needs matplotlib and jinja2; install it with: pip install 'seqmixer[report]'"
     with pytest.raises(SeqmixerError, match=f"^{re.escape(message)}$"):
-        write_report(trained, "title", [])
+        require_extra()
 
 
 def refused(folder, message):
     with pytest.raises(RunError, match=f"^{re.escape(message)}$"):
-        write_report(folder, "title", [])
+        written(folder).html()
 
 
 def test_a_folder_without_grid_is_refused(tmp_path):
@@ -344,13 +363,22 @@ def test_an_unfinished_grid_is_refused(folder):
 
 def test_runs_without_their_files_are_refused(folder):
     run = folder / "seed-1" / "mixer"
-    path = run / "test.txt"
-    path.write_text("the cat\n")
-    refused(folder, f"{path}: 1 lines, but the test split has 5 sentences")
-    path.unlink()
-    refused(folder, f"{path}: no such file; it holds what the run wrote for the test split")
+    (run / "test.jsonl").unlink()
+    for best in run.glob("best*"):
+        shutil.rmtree(best)
+    (run / "log.jsonl").unlink()
+    shutil.rmtree(run / "last")
+    refused(folder, f"{run / 'test.jsonl'}: no such file; it holds what the run wrote for the test split")
     (run / "scores.json").unlink()
     refused(folder, f"{run / 'scores.json'}: no such file, though grid.json names the run")
+
+
+def test_what_was_not_kept_is_decoded_again(folder):
+    kept = of_grid(read_grid(folder), "xent", "mixer")[0].systems[3].test
+    (folder / "seed-1/mixer/test.jsonl").unlink()
+    again = of_grid(read_grid(folder), "xent", "mixer")[0].systems[3].test
+    assert again.scored[0].statistics.tolist() == kept.scored[0].statistics.tolist()
+    assert again.hypotheses != kept.hypotheses  # those were made up
 
 
 def test_every_metric_has_a_label():
