@@ -73,6 +73,8 @@ ALGORITHMS = {
     "ppo": lambda features, reward: Ppo(reward, LinearBaseline(features), updates=3),
     "actor-critic": lambda features, reward: ActorCritic(reward, Critic(V, H, T), shaped=True),
     "mrt": lambda features, reward: ExpectedRisk(reward, samples=3, alpha=0.005, token_weight=0.1),
+    "mrt-distinct": lambda features, reward: ExpectedRisk(reward, samples=3, alpha=0.005, candidates="distinct"),
+    "mrt-beam": lambda features, reward: ExpectedRisk(reward, samples=3, alpha=0.005, candidates="beam"),
     "seq-nll": lambda features, reward: SequenceNll(reward, samples=3, length_penalty=1.0),
     "max-margin": lambda features, reward: MaxMargin(reward, samples=3, margin=1.0),
     "softmax-margin": lambda features, reward: SoftmaxMargin(reward, samples=3, margin=1.0),

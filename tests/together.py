@@ -9,6 +9,8 @@ from safetensors.torch import save_file
 from seqmixer.algorithms import (
     ActorCritic,
     Critic,
+    Dpo,
+    ExpectedRisk,
     GreedyReward,
     GroupMean,
     Grpo,
@@ -71,6 +73,8 @@ def algorithms(features):
         "grpo": Grpo(sentence_bleu, GroupMean(), generate=cut_short, samples=3, updates=2, clip=0.05),
         "shaped": Reinforce(sentence_bleu, LeaveOneOut(), generate=cut_short, samples=3, shaped=True),
         "actor-critic": ActorCritic(sentence_bleu, Critic(9, 8, 6), generate=cut_short, samples=3, trace=0.5),
+        "dpo": Dpo(sentence_bleu, generate=cut_short, samples=3, beta=0.5),
+        "beam": ExpectedRisk(sentence_bleu, candidates="beam", samples=3, alpha=0.5, token_weight=0.2),
         "ppo": Ppo(sentence_bleu, LinearBaseline(features), generate=cut_short, samples=3, updates=2),
     }
 
@@ -83,6 +87,7 @@ def gradients(task):
         for name in algorithms(8):
             net = model(task)
             algorithm = algorithms(net.features)[name]
+            algorithm.set_reference(model(task))
             step = Step(net, algorithm, TrainingConfig(optimizer="sgd", lr=0.1))
             step(batch, 0)
             for module in (net, algorithm):

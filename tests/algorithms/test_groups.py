@@ -14,11 +14,12 @@ from seqmixer.algorithms import (
     ExpectedRisk,
     GroupLoss,
     LeaveOneOut,
+    Prefix,
     Reinforce,
     SequenceNll,
     Xent,
 )
-from seqmixer.decoding import shift
+from seqmixer.decoding import beam_search, shift
 from seqmixer.losses import log_prob
 from seqmixer.models import AttentiveEncoder, LSTMCell, Recurrent
 from seqmixer.types import BOS, EOS, PAD, Batch
@@ -55,6 +56,19 @@ def made(name, model, reward=lambda rollout: R, words=SIX, samples=3, **rest):
             nn.init.normal_(parameter)
         algorithm.set_reference(frozen)
     return algorithm
+
+
+def written(model, **settings):
+    """The words of a risk's candidates, and its loss."""
+    seen = []
+
+    def reward(rollout):
+        seen.append(rollout.words)
+        return torch.rand(len(rollout.words), dtype=torch.double)
+
+    settings = {"alpha": 1.0, "samples": 3, **settings}
+    loss = ExpectedRisk(reward, **settings)(model, BATCH, 0)
+    return seen[0], loss
 
 
 def writing(words):
@@ -185,3 +199,45 @@ def test_sequence_nll_among_all_sentences_is_xent_on_the_best(model):
         gradients(nll(model, BATCH, 0).value, model),
         gradients(Xent()(model, Batch(SOURCE, best, best.unsqueeze(1)), 0).value, model),
     )
+
+
+@pytest.mark.parametrize("k", [3, 5])
+def test_the_candidates_of_a_beam_are_those_of_beam_search(model, k):
+    words, _ = written(model, candidates="beam", samples=k)
+    assert torch.equal(words.view(2, k, T), beam_search(model, SOURCE, T, k).words)
+
+
+@pytest.mark.parametrize("candidates", ["beam", "distinct"])
+def test_where_there_are_fewer_sentences_than_candidates_the_others_are_copies(model, candidates):
+    """All 13 that can be written, and two copies of the first: the exact expected reward."""
+    words, loss = written(model, candidates=candidates, samples=len(EVERY) + 2)
+    for rows in words.view(2, -1, T).tolist():
+        assert sorted(rows[:13]) == sorted(EVERY.tolist())
+        assert rows[13:] == [rows[0]] * 2
+    assert loss.metrics["copies"].tolist() == [4, 30]
+
+
+def test_candidates_drawn_without_replacement_all_differ(model):
+    torch.manual_seed(2)
+    drawn = [written(model, candidates="distinct") for _ in range(20)]
+    for words, loss in drawn:
+        assert loss.metrics["copies"].tolist() == [0, 6]
+        assert all(len(set(map(tuple, rows))) == 3 for rows in words.view(2, 3, T).tolist())
+    assert len({str(words.tolist()) for words, _ in drawn}) > 10
+
+
+@pytest.mark.parametrize("candidates", ["sample", "beam", "distinct"])
+def test_candidates_begin_with_the_forced_words_and_only_the_rest_is_scored(model, candidates):
+    """MIXER's prefix, here s = 1 of T = 2 words: all 4 sentences that go on, and the exact expected reward of them."""
+    torch.manual_seed(1)
+    prefix = Prefix(T, [1], xent_weight=0.0)
+    r = torch.rand(V, dtype=torch.double)  # by the second word
+    risk = ExpectedRisk(
+        lambda rollout: r[rollout.words[:, 1]], alpha=1.0, samples=40 if candidates == "sample" else 4,
+        candidates=candidates, prefix=prefix,
+    )  # fmt: skip
+    loss = risk(model, BATCH, 0)
+    after = torch.stack([torch.stack([TARGET[:, 0], torch.full((2,), v)], 1) for v in (EOS, *WORDS)], 1)  # (B, 4, T)
+    p = log_p(model, after.flatten(0, 1))[:, 1].exp().view(2, 4)
+    assert p.sum().item() == pytest.approx(2)
+    same(gradients(loss.value, model), gradients(-(p * r[after[..., 1]]).sum() / 2, model))

@@ -1,8 +1,11 @@
+import math
+
 import pytest
 import torch
 from torch import nn
 
 from seqmixer.decoding import beam_search, free, generate, greedy, score
+from seqmixer.decoding.beam import perturbed
 from seqmixer.models import AttentiveEncoder, ElmanCell, GRUCell, ImageEncoder, LSTMCell, NoEncoder, Recurrent
 from seqmixer.types import BOS, EOS, PAD
 
@@ -219,3 +222,92 @@ def test_searching_leaves_no_gradient_and_the_training_mode_as_it_was():
         assert torch.equal(first.words, second.words)
         assert all(module.training is mode for module in model.modules())
     assert not first.log_prob.requires_grad
+
+
+def kept(words, source, length):
+    """`given` and `keep` of sentences that begin with these words."""
+    given = torch.full((len(source), length), PAD)
+    given[:, : len(words)] = torch.tensor(words)
+    return {"given": given, "keep": torch.arange(length).expand(len(source), -1) < len(words)}
+
+
+def beginning(model, source, start):
+    """Every finished sentence (words, log p of what follows) that begins so, source (1, N)."""
+    found = [(words, log_p) for words, log_p in every_sentence(model, source, T) if words[: len(start)] == start]
+    log_start = torch.tensor([log_p for _, log_p in found]).logsumexp(0).item()
+    return [(words, log_p - log_start) for words, log_p in found]
+
+
+@pytest.mark.parametrize("start", [(3,), (5, 4), (4, 3, 5), (3, EOS)])
+@pytest.mark.parametrize("length_penalty", [0.0, 1.0])
+def test_a_beam_after_kept_words_finds_every_sentence_that_begins_with_them_in_order(start, length_penalty):
+    model = translator()
+
+    found = beam_search(model, TEXT, T, FULL, length_penalty, **kept(start, TEXT, T))
+
+    for b in range(2):
+        expected = ranked(beginning(model, TEXT[b : b + 1], start), length_penalty)
+        n = len(expected)
+        assert n == {(3,): 13, (5, 4): 4}.get(start, 1)
+        assert found.words[b, :n].tolist() == [padded(words) for words, _ in expected]
+        torch.testing.assert_close(found.log_prob[b, :n], torch.tensor([log_p for _, log_p in expected]))
+        assert (found.log_prob[b, n:] == -torch.inf).all()
+
+
+def test_a_narrow_beam_after_kept_words_is_that_of_what_follows():
+    """A kept word goes on a prefix of the beam: greedy search after it is that of `generate`."""
+    model = translator()
+    start = kept((4,), TEXT, 8)
+    words = generate(model, TEXT, *start.values(), greedy)
+
+    assert torch.equal(beam_search(model, TEXT, 8, 1, **start).words[:, 0], words)
+    nothing = beam_search(model, TEXT, 8, 3, **kept((), TEXT, 8))
+    assert torch.equal(nothing.words, beam_search(model, TEXT, 8, 3).words)
+
+
+def test_the_noise_of_what_follows_a_prefix_has_its_value_as_the_highest():
+    value = torch.tensor([[0.3, -700.0], [2.0, -torch.inf]])  # (B, K)
+    log_p = torch.randn(2, 2, 50).log_softmax(-1) + torch.tensor([[-1.0, -300.0], [0.0, -torch.inf]]).unsqueeze(-1)
+    log_p[..., :2] = -torch.inf
+
+    noisy = perturbed(value, log_p)
+
+    assert torch.equal(noisy.amax(-1), value)
+    assert (noisy[..., :2] == -torch.inf).all()
+    assert noisy[0, :, 2:].isfinite().all()
+
+
+@pytest.mark.parametrize("start", [(), (4,)])
+def test_a_stochastic_beam_draws_without_replacement(start):
+    """Of 13 sentences two, in order: p_i p_j / (1 - p_i), by enumeration; a chi-squared test."""
+    n, length = 40_000, 2 + len(start)
+    torch.manual_seed(3)
+    model = translator().float()
+    source = TEXT[:1]
+    every = every_sentence(model, source, length) if not start else beginning(model, source, start)
+    p = torch.tensor([log_p for _, log_p in every]).exp()
+    number = {tuple(padded(words, length)): i for i, (words, _) in enumerate(every)}
+    assert len(p) == 13
+    expected = n * p.unsqueeze(1) * p / (1 - p.unsqueeze(1)) * (1 - torch.eye(13))
+
+    rows = source.expand(n, -1)
+    found = beam_search(model, rows, length, 2, stochastic=True, **kept(start, rows, length))
+
+    drawn = torch.zeros(13, 13)
+    for pair, times in zip(*(each.tolist() for each in found.words.unique(dim=0, return_counts=True)), strict=True):
+        drawn[number[tuple(pair[0])], number[tuple(pair[1])]] += times
+    rare = expected < 10
+    cells = torch.cat([expected[~rare], expected[rare].sum()[None]])
+    counts = torch.cat([drawn[~rare], drawn[rare].sum()[None]])
+    freedom = len(cells) - 1
+    assert freedom > 40
+    chi_squared = ((counts - cells).square() / cells).sum().item()
+    assert abs(chi_squared - freedom) < 4 * math.sqrt(2 * freedom)
+
+
+def test_a_stochastic_beam_of_full_width_has_every_sentence_once():
+    found = beam_search(translator(), TEXT, T, FULL, stochastic=True)
+
+    for b in range(2):
+        assert len({tuple(words) for words in found.words[b].tolist()}) == FULL
+        assert (found.log_prob[b].diff() <= 0).all()

@@ -5,7 +5,7 @@ by the length of the sentence where length_penalty says so.
 """
 
 from collections.abc import Callable
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -16,15 +16,20 @@ from seqmixer.algorithms.diagnostics import hashed, over
 from seqmixer.algorithms.prefix import Prefix
 from seqmixer.algorithms.sampled import Learnt, Sampled, SampledSettings
 from seqmixer.algorithms.xent import reference_loss
-from seqmixer.decoding import generate
+from seqmixer.decoding import fast, generate
 from seqmixer.types import Batch, Generate, Loss, Reward, SequenceModel
+
+Origin = Literal["sample", "distinct", "beam"]
 
 
 class GroupSettings(SampledSettings):
     """What all of them have."""
 
     samples: int = Field(4, ge=2, le=1024)
-    """How many sentences are sampled, and rewarded, for each source of a batch."""
+    """How many candidates each source of a batch has; all are rewarded."""
+    candidates: Origin = "sample"
+    """Losses of candidates: they are sampled; or sampled without replacement, so that none is there twice; or those of
+    a beam."""
     with_reference: bool = False
     """Losses of candidates: the reference takes the place of the last candidate. It mostly ruins the gain."""
     length_penalty: float = Field(0.0, ge=0)
@@ -43,6 +48,7 @@ class GroupLoss(Sampled):
         reward: Reward,
         *,
         samples: int,
+        candidates: Origin = "sample",
         with_reference: bool = False,
         length_penalty: float = 0.0,
         token_weight: float = 0.0,
@@ -53,16 +59,28 @@ class GroupLoss(Sampled):
     ) -> None:
         super().__init__(reward, samples=samples, prefix=prefix, kl=kl, generate=generate)
         self.own = own
+        self.origin = candidates
         self.with_reference = with_reference
         self.length_penalty = length_penalty
         self.token_weight = token_weight
 
     def write(self, model: SequenceModel, source: Tensor, given: Tensor, forced: Tensor) -> Tensor:
-        words = super().write(model, source, given, forced)
+        if self.origin == "sample":
+            words = super().write(model, source, given, forced)
+        else:
+            words = self.search(model, source, given[:: self.samples], forced[:: self.samples])
         if not self.with_reference:
             return words
         last = torch.arange(1, len(words) + 1, device=words.device) % self.samples == 0  # (Bk,)
         return torch.where(last.unsqueeze(-1), given, words)
+
+    def search(self, model: SequenceModel, source: Tensor, given: Tensor, forced: Tensor) -> Tensor:
+        """The k candidates of a beam; where there are fewer sentences, the first takes the other places.  -> (Bk, T)"""
+        found = fast.beam_search(
+            model, source, given.shape[1], self.samples, given=given, keep=forced, stochastic=self.origin == "distinct"
+        )
+        missing = found.log_prob.unsqueeze(-1) == -torch.inf  # (B, k, 1)
+        return torch.where(missing, found.words[:, :1], found.words).flatten(0, 1)
 
     def loss(
         self, model: SequenceModel, batch: Batch, candidates: Candidates | None, stage: Stage, scheduled: Tensor

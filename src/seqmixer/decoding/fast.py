@@ -32,12 +32,23 @@ def generate(model: SequenceModel, source: Tensor, given: Tensor, keep: Tensor, 
 
 @torch.no_grad()
 def beam_search(
-    model: SequenceModel, source: Tensor, length: int, beam: int, length_penalty: float = 0.0
+    model: SequenceModel,
+    source: Tensor,
+    length: int,
+    beam: int,
+    length_penalty: float = 0.0,
+    *,
+    given: Tensor | None = None,
+    keep: Tensor | None = None,
+    stochastic: bool = False,
 ) -> Hypotheses:
     """`beam.beam_search`, as one program."""
 
-    def run(source: Tensor) -> Hypotheses:
-        return plain_beam_search(model, source, length, beam, length_penalty)
+    def run(source: Tensor, given: Tensor | None = None, keep: Tensor | None = None) -> Hypotheses:
+        return plain_beam_search(
+            model, source, length, beam, length_penalty, given=given, keep=keep, stochastic=stochastic
+        )
 
-    found: Hypotheses = programs(model)(("beam", length, beam, length_penalty), run, source)
+    inputs = (source,) if given is None or keep is None else (source, given, keep)
+    found: Hypotheses = programs(model)(("beam", length, beam, length_penalty, stochastic), run, *inputs)
     return Hypotheses(found.words.clone(), found.log_prob.clone())
