@@ -213,8 +213,8 @@ def test_settings_that_the_weights_depend_on_may_not_be_edited(trained, damaged,
     with pytest.raises(RunError) as error:
         load(trained)
     assert str(error.value) == (
-        f"{trained}/config.toml: {what} is not what the run was trained with; undo the change: of [data], [model] "
-        "and [evaluation] only data.folder and evaluation.batch_size may be edited"
+        f"{trained}/config.toml: {what} is not what the run was trained with; undo the change: of [data], [text], "
+        "[model] and [evaluation] only data.folder and evaluation.batch_size may be edited"
     )
 
 

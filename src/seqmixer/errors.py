@@ -10,7 +10,7 @@ ADVICE = (
     "take a smaller model (model.hidden, model.layers), smaller batches (training.batch_size, evaluation.batch_size), "
     "fewer samples (algorithm.samples), shorter sentences (data.length) or a smaller beam"
 )
-CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")  # also those that reverse a line
 
 
 def printable(text: str) -> str:

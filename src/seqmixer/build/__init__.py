@@ -3,7 +3,7 @@
 from seqmixer.build.algorithms import build_algorithm, run_length
 from seqmixer.build.models import Dimensions, Model, build_model
 from seqmixer.build.rewards import Metrics
-from seqmixer.build.tasks import build_task, elsewhere, first, missing_files
+from seqmixer.build.tasks import build_task, elsewhere, first, missing_files, preprocessing
 
 __all__ = [
     "Dimensions",
@@ -15,5 +15,6 @@ __all__ = [
     "elsewhere",
     "first",
     "missing_files",
+    "preprocessing",
     "run_length",
 ]

@@ -9,7 +9,7 @@ from seqmixer.config.models import (
     RecurrentSettings,
     TransformerSettings,
 )
-from seqmixer.config.sections import TOYS, DataConfig, EvaluationConfig, RewardConfig, TrainingConfig
+from seqmixer.config.sections import TOYS, DataConfig, EvaluationConfig, RewardConfig, TextConfig, TrainingConfig
 
 __all__ = [
     "TOYS",
@@ -22,6 +22,7 @@ __all__ = [
     "OwnModelSettings",
     "RecurrentSettings",
     "RewardConfig",
+    "TextConfig",
     "TrainingConfig",
     "TransformerSettings",
     "documentation",

@@ -17,6 +17,7 @@ from seqmixer.config.sections import (
     EvaluationConfig,
     RewardConfig,
     Seed,
+    TextConfig,
     TrainingConfig,
 )
 from seqmixer.errors import ConfigError
@@ -36,6 +37,7 @@ class Config(Section):
     seed: Seed = 1
     """Of everything random: initial weights, order of the data, samples."""
     data: DataConfig = Field(default_factory=DataConfig)
+    text: TextConfig = TextConfig()
     model: ModelConfig = RecurrentSettings()
     algorithm: AlgorithmConfig = MixerSettings()
     reward: RewardConfig = RewardConfig()
@@ -75,6 +77,9 @@ class Config(Section):
     @model_validator(mode="after")
     def readable(self) -> Self:
         pretrained = self.model.pretrained is not None
+        if self.text.raw and (pretrained or self.data.task in TOYS):
+            whose = "model.name = 'huggingface'" if pretrained else f"data.task = {self.data.task!r}"
+            raise ValueError(f"[text] is for raw text, not for {whose}, whose words are its own; leave it out")
         if pretrained and self.data.task in ("captions", "toy-captioning"):
             raise ValueError(f"model.name = 'huggingface' reads text, but data.task = {self.data.task!r} has images")
         if pretrained:

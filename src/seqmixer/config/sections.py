@@ -1,11 +1,12 @@
 """The tables of a config: every setting, its default, its range and what it means."""
 
 import os
+from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from seqmixer.data import LONGEST
+from seqmixer.data import LONGEST, kind_of
 from seqmixer.settings import Section
 
 TOYS = ("toy-translation", "toy-summarization", "toy-captioning")
@@ -13,6 +14,8 @@ TOYS = ("toy-translation", "toy-summarization", "toy-captioning")
 Seed = Annotated[int, Field(ge=0, le=2**63 - 1)]
 Names = Annotated[tuple[str, ...], Field(strict=False)]  # a list of TOML, too
 Three = Annotated[tuple[str, str, str], Field(strict=False)]
+Count = Annotated[int, Field(ge=0)]
+Two = Annotated[tuple[Count, Count], Field(strict=False)]
 
 
 class DataConfig(Section):
@@ -23,11 +26,15 @@ class DataConfig(Section):
     folder: str = Field(default_factory=lambda: os.environ.get("SEQMIXER_DATA") or ".")
     """Where the files below are. Default: the variable SEQMIXER_DATA, or else the current folder."""
     train: Names = ()
-    """text: the source file, then one or more reference files, plain or .gz, aligned line by line."""
+    """text: the source file, then one or more reference files, plain or .gz, aligned line by line; with `columns`, one
+    table: .tsv, .csv or .jsonl."""
     valid: Names = ()
-    """text: the same for the validation split."""
+    """text: the same for the validation split. Default: drawn from the training text, see `held_out`."""
     test: Names = ()
-    """text: the same for the test split."""
+    """text: the same for the test split. Default: drawn from the training text."""
+    held_out: Two = (0, 0)
+    """text: how many examples are drawn from the training text for validation, and how many for the test, where those
+    name no files. Examples with the same source stay together."""
     source: bool = True
     """text, dataset: whether there is a source; false trains a plain language model."""
     captions: str = "captions.json"
@@ -37,7 +44,8 @@ class DataConfig(Section):
     dataset: str = "dataset"
     """dataset: the folder that save_to_disk wrote."""
     columns: Names = ()
-    """dataset: the column of the sources, then one or more columns of references."""
+    """dataset, and text in tables: the column of the sources, then one or more columns of references. Numbers, as in
+    ["1", "2"], are columns of a table without a line of names."""
     splits: Three = ("train", "validation", "test")
     """dataset: what the three splits are called there."""
     prefix: str = ""
@@ -59,7 +67,7 @@ class DataConfig(Section):
     skip_empty: bool = False
     """text, dataset: drop pairs with an empty side instead of refusing the data."""
     max_words: int = Field(1000, ge=1)
-    """text: a longer line is taken for a mistake."""
+    """text: a longer line, or one of more than twenty times as many characters, is taken for a mistake."""
     seed: Seed = 1
     """Of the built-in tasks: which data set is generated."""
     limit: int | None = Field(None, ge=1)
@@ -68,16 +76,71 @@ class DataConfig(Section):
     @model_validator(mode="after")
     def files(self) -> Self:
         if self.task == "text":
-            least = 2 if self.source else 1
             for split in ("train", "valid", "test"):
-                names: tuple[str, ...] = vars(self)[split]
-                if len(names) < least:
-                    shape = "a source file and at least one reference file" if self.source else "at least one file"
-                    raise ValueError(f"data.{split} names {len(names)} files; with data.task = 'text' it names {shape}")
-        if self.task == "dataset" and len(self.columns) < 1 + self.source:
-            shape = "the column of the sources and at least one of references" if self.source else "at least one column"
-            n = len(self.columns)
-            raise ValueError(f"data.columns names {n} columns; with data.task = 'dataset' it names {shape}")
+                self.require_files(split)
+        if self.task in ("dataset", "text") and (self.columns or self.task == "dataset"):
+            least, n = 1 + self.source, len(self.columns)
+            if n < least:
+                shape = (
+                    "the column of the sources and at least one of references" if self.source else "at least one column"
+                )
+                raise ValueError(f"data.columns names {n} columns; with data.task = {self.task!r} it names {shape}")
+        return self
+
+    def require_files(self, split: str) -> None:
+        """A table, or a file for each side; for validation and test none, where they are drawn from train."""
+        names: tuple[str, ...] = vars(self)[split]
+        drawn = dict(zip(("valid", "test"), self.held_out, strict=True)).get(split, 0)
+        if drawn and names:
+            raise ValueError(f"data.{split} names files, and data.held_out draws {drawn} examples for it; choose one")
+        if drawn:
+            return
+        tables = [name for name in names if kind_of(Path(name))]
+        if tables and not self.columns:
+            raise ValueError(f'{tables[0]!r} is a table; name its columns, such as data.columns = ["source", "target"]')
+        if self.columns and (len(names) != 1 or not tables):
+            raise ValueError(
+                f"data.{split} names {len(names)} files; with data.columns it names one .tsv, .csv or .jsonl"
+            )
+        if not self.columns and len(names) < 1 + self.source:
+            shape = "a source file and at least one reference file" if self.source else "at least one file"
+            missing = f"data.{split} names {len(names)} files; with data.task = 'text' it names {shape}"
+            draw = "; or set data.held_out, which draws from the training text"
+            raise ValueError(missing + (draw if split != "train" and not names else ""))
+
+
+class TextConfig(Section):
+    """Raw text: how it becomes the words of the model, and the model's words text again. Without any of these settings,
+    words are what spaces separate, in and out."""
+
+    normalise: Literal["NFC", "NFKC"] | None = None
+    """Normalise Unicode and drop control characters. NFC keeps what one sees; NFKC also makes one of look-alikes."""
+    languages: Names = ()
+    """Split off punctuation by Moses' rules for the languages of source and target, such as ["de", "en"]; one is for
+    both. What the model writes is put back together."""
+    case: Literal["keep", "lower", "true"] = "keep"
+    """lower: lower case, also in what the model writes. true: the first word of a sentence as it is inside of others;
+    what the model writes begins with a capital."""
+    subwords: int | None = Field(None, ge=8, le=1_000_000)
+    """Split rare words: so many sub-words are learnt from the training text of each side (sentencepiece; needs the
+    extra text)."""
+    models: Names = ()
+    """In place of that, models of sentencepiece: of the source and of the target, or one for both; in data.folder."""
+
+    @property
+    def raw(self) -> bool:
+        """Whether anything is done with the text."""
+        return self != TextConfig()
+
+    @model_validator(mode="after")
+    def each_side(self) -> Self:
+        for name in ("languages", "models"):
+            if len(vars(self)[name]) > 2:
+                raise ValueError(
+                    f"text.{name} names {len(vars(self)[name])}; it names one for the source and one for the target"
+                )
+        if self.subwords is not None and self.models:
+            raise ValueError("text.subwords learns what text.models has already; leave one of them out")
         return self
 
 

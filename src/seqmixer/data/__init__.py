@@ -3,12 +3,23 @@
 from seqmixer.data.batching import batch_count, batches, in_order
 from seqmixer.data.captions import Captioned, captions_task, read_captions, read_features
 from seqmixer.data.collector import collector_paused
-from seqmixer.data.columns import read_columns
+from seqmixer.data.columns import kind_of, read_columns, read_table
 from seqmixer.data.cropping import LONGEST, coverage, length_covering
 from seqmixer.data.pieces import Pieces, read_tokenizer, token_ids, tokenizer_vocabs
+from seqmixer.data.raw import Preprocessing, ReadableVocab, learn_vocab, load_vocab
 from seqmixer.data.table import Table
 from seqmixer.data.task import Split, Task
-from seqmixer.data.text import Pairs, Vocabs, build_vocabs, encode_split, read_lines, read_pairs, recoded, text_task
+from seqmixer.data.text import (
+    Pairs,
+    Vocabs,
+    build_vocabs,
+    encode_split,
+    hold_out,
+    read_lines,
+    read_pairs,
+    recoded,
+    text_task,
+)
 from seqmixer.data.vocab import Vocab, VocabLimits, Vocabulary
 
 __all__ = [
@@ -16,6 +27,8 @@ __all__ = [
     "Captioned",
     "Pairs",
     "Pieces",
+    "Preprocessing",
+    "ReadableVocab",
     "Split",
     "Table",
     "Task",
@@ -30,13 +43,18 @@ __all__ = [
     "collector_paused",
     "coverage",
     "encode_split",
+    "hold_out",
     "in_order",
+    "kind_of",
+    "learn_vocab",
     "length_covering",
+    "load_vocab",
     "read_captions",
     "read_columns",
     "read_features",
     "read_lines",
     "read_pairs",
+    "read_table",
     "read_tokenizer",
     "recoded",
     "text_task",

@@ -3,7 +3,7 @@
 import re
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from torch import Tensor
 from seqmixer.data.cropping import length_covering
 from seqmixer.data.files import read_utf8
 from seqmixer.data.task import Split, Task
-from seqmixer.data.text import Vocabs
+from seqmixer.data.text import Vocabs, encoded_groups
 from seqmixer.data.vocab import Vocab, Vocabulary
 from seqmixer.errors import DataError
 from seqmixer.files import opened, parse_json
@@ -106,11 +106,14 @@ def captions_task(
     min_count: int = 1,
     max_size: int | None = None,
     vocabs: Vocabs | None = None,
+    read: Callable[[str], str] | None = None,
 ) -> Task:
     """The vocabulary of the training captions (or `vocabs`, that of a saved run), and the splits encoded with it.
 
-    `length` is T; None takes the smallest that holds 95 % of the training captions.
+    `length` is T; None takes the smallest that holds 95 % of the training captions. `read` is done with each caption
+    before it is anything else; None: `plain`.
     """
+    read = read or plain
     for image in captions:
         if not 0 <= image.row < len(features):
             raise DataError(
@@ -121,12 +124,12 @@ def captions_task(
         if not group:
             raise DataError(f"{name}: the {split} split is empty")
     if vocabs is None:
-        sentences = (plain(caption) for image in groups["train"] for caption in image.captions)
+        sentences = (read(caption) for image in groups["train"] for caption in image.captions)
         vocabs = None, Vocab.build(sentences, min_count, max_size)
     source_vocab, vocab = vocabs
     if source_vocab is not None:
         raise DataError("images need no source vocabulary; the vocabularies belong to another kind of task")
-    train, valid, test = (_encoded(groups[split], features, vocab) for split in SPLITS)
+    train, valid, test = (_encoded(groups[split], features, vocab, read) for split in SPLITS)
     chosen = length_covering(train) if length is None else length
     return Task(name, train, valid, test, None, vocab, chosen)
 
@@ -140,11 +143,11 @@ def plain(caption: str) -> str:
     return " ".join(re.findall(r"[^\W_]+(?:['-][^\W_]+)*", caption.lower()))
 
 
-def _encoded(group: Sequence[Captioned], features: Tensor, vocab: Vocabulary) -> Split:
-    texts = [[plain(caption) for caption in image.captions] for image in group]
+def _encoded(group: Sequence[Captioned], features: Tensor, vocab: Vocabulary, read: Callable[[str], str]) -> Split:
+    texts = [[read(caption) for caption in image.captions] for image in group]
     return Split(
         sources=features[torch.tensor([image.row for image in group])],  # (n, D)
-        references=[vocab.encode_all(references) for references in texts],
+        references=encoded_groups(texts, vocab),
         meta=[{"source": image.id, "references": references} for image, references in zip(group, texts, strict=True)],
     )
 

@@ -2,14 +2,42 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, Generic, TypeVar
 
 from torch import Tensor
 
+from seqmixer.data.collector import collector_paused
 from seqmixer.data.vocab import Vocabulary
 from seqmixer.types import EOS, UNK, Meta
+
+Row = TypeVar("Row")
+
+
+class Deferred(Sequence[Row], Generic[Row]):
+    """Rows that are made when the first is asked for: to score a test split, nobody encodes the training text."""
+
+    def __init__(self, length: int, make: Callable[[], Sequence[Row]]) -> None:
+        self.length, self.make = length, make
+
+    @cached_property
+    def rows(self) -> Sequence[Row]:
+        with collector_paused():
+            return self.make()
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, i: Any) -> Any:
+        return self.rows[i]
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.rows)
+
+    def __eq__(self, other: object) -> bool:
+        return self.rows == other
 
 
 @dataclass(frozen=True)

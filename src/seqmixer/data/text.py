@@ -1,13 +1,15 @@
 """Parallel text: one source file and one or more reference files, aligned line by line; or text with no source."""
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 
 from seqmixer.data.cropping import length_covering
 from seqmixer.data.files import read_utf8, split_lines
-from seqmixer.data.task import Split, Task
+from seqmixer.data.task import Deferred, Split, Task
 from seqmixer.data.vocab import Vocab, VocabLimits, Vocabulary
 from seqmixer.errors import DataError
 
@@ -15,6 +17,7 @@ Pairs = tuple[Sequence[str] | None, Sequence[Sequence[str]]]  # n sources, or No
 Vocabs = tuple[Vocabulary | None, Vocabulary]  # of the source, None where there is no text; of the target
 
 EVERY_WORD = VocabLimits()
+LETTERS = 20  # a word of a line may have, on average
 
 
 def read_lines(path: Path, max_words: int, allow_empty: bool = False) -> list[str]:
@@ -25,12 +28,21 @@ def read_lines(path: Path, max_words: int, allow_empty: bool = False) -> list[st
     for number, line in enumerate(lines, 1):
         if not allow_empty and not line.strip():
             raise DataError(f"{path}:{number}: empty line; drop the pair or set data.skip_empty = true")
-        if len(line) > 2 * max_words and (words := len(line.split())) > max_words:  # more words need more letters
-            raise DataError(
-                f"{path}:{number}: {words} words, more than data.max_words = {max_words}; "
-                "shorten or drop the line, or raise the setting"
-            )
+        require_short(line, f"{path}:{number}", max_words)
     return lines
+
+
+def require_short(line: str, where: str, max_words: int) -> None:
+    """Refuse a line that is no sentence: some steps take a time that grows with the square of its length."""
+    if len(line) <= 2 * max_words:  # more words need more letters
+        return
+    if (words := len(line.split())) > max_words:
+        got = f"{words} words, more than data.max_words = {max_words}"
+    elif len(line) > LETTERS * max_words:
+        got = f"{len(line)} characters, more than {LETTERS} times data.max_words = {max_words}"
+    else:
+        return
+    raise DataError(f"{where}: {got}; shorten or drop the line, or raise the setting")
 
 
 def read_pairs(source: Path | None, references: Sequence[Path], skip_empty: bool, max_words: int) -> Pairs:
@@ -51,6 +63,38 @@ def read_pairs(source: Path | None, references: Sequence[Path], skip_empty: bool
     return [row[0] for row in rows], [list(row[1:]) for row in rows]
 
 
+def hold_out(pairs: Pairs, valid: int, test: int) -> tuple[Pairs, Pairs, Pairs]:
+    """Draw so many pairs for validation and test; the rest is for training.
+
+    Pairs with one source (with none, of one text), but for case and spaces, stay together: no source of the test is one
+    of training. Which are drawn depends on the text alone, so that more data of the same kind moves few of them.
+
+    >>> texts = ["ein Hund", "eine Katze", "Ein  Hund", "ein Haus"]
+    >>> train, valid, test = hold_out((texts, [["a dog"], ["a cat"], ["one dog"], ["a house"]]), valid=1, test=1)
+    >>> train, valid
+    ((['ein Hund', 'Ein  Hund'], [['a dog'], ['one dog']]), (['eine Katze'], [['a cat']]))
+    """
+    sources, references = pairs
+    same: dict[str, list[int]] = {}
+    for i, text in enumerate(sources if sources is not None else [group[0] for group in references]):
+        same.setdefault(" ".join(text.casefold().split()), []).append(i)
+    drawn: dict[str, list[int]] = {"test": [], "valid": [], "train": []}
+    sizes = {"test": test, "valid": valid, "train": len(references)}
+    for text in sorted(same, key=lambda text: hashlib.sha256(text.encode()).digest()):
+        place = next(name for name, chosen in drawn.items() if len(chosen) + len(same[text]) <= sizes[name])
+        drawn[place] += same[text]
+    short = [name for name in ("valid", "test") if len(drawn[name]) < sizes[name]]
+    if short or not drawn["train"]:
+        what = f"{len(same)} different texts to train on do not give {valid} for validation and {test} for the test"
+        raise DataError(f"{what}; lower data.held_out")
+
+    def part(name: str) -> Pairs:
+        rows = sorted(drawn[name])
+        return None if sources is None else [sources[i] for i in rows], [references[i] for i in rows]
+
+    return part("train"), part("valid"), part("test")
+
+
 def encode_split(
     sources: Sequence[str] | None,
     references: Sequence[Sequence[str]],
@@ -68,16 +112,25 @@ def encode_split(
         )
     if sources is None or source_vocab is None:
         texts: Sequence[str] = [""] * len(references)
-        ids: list[list[int]] = [[] for _ in references]
+        ids: Sequence[list[int]] = [[] for _ in references]
     else:
         texts = sources
-        ids = source_vocab.encode_all(sources)
-    encoded = iter(target_vocab.encode_all(list(chain.from_iterable(references))))
+        ids = Deferred(len(sources), partial(source_vocab.encode_all, sources))
     return Split(
         sources=ids,
-        references=[list(islice(encoded, len(group))) for group in references],
+        references=encoded_groups(references, target_vocab),
         meta=[{"source": text, "references": list(group)} for text, group in zip(texts, references, strict=True)],
     )
+
+
+def encoded_groups(groups: Sequence[Sequence[str]], vocab: Vocabulary) -> Deferred[list[list[int]]]:
+    """The ids of the references of each example."""
+
+    def make() -> list[list[list[int]]]:
+        encoded = iter(vocab.encode_all(list(chain.from_iterable(groups))))
+        return [list(islice(encoded, len(group))) for group in groups]
+
+    return Deferred(len(groups), make)
 
 
 def text_task(

@@ -14,6 +14,7 @@ from seqmixer.errors import DataError
 from seqmixer.types import BOS, EOS, PAD, UNK
 
 SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")  # in the order of PAD, BOS, EOS, UNK
+LONGEST_WORD = 1000  # characters: some scores keep a table of those of all words
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,10 @@ class Vocabulary(ABC):
         """The ids of one sentence."""
         return self.encode_all([text])[0]
 
+    def words_of(self, text: str) -> list[str]:
+        """The words of one sentence before they are looked up."""
+        return text.split()
+
     def __len__(self) -> int:
         return len(self.words)
 
@@ -84,7 +89,8 @@ class Vocab(Vocabulary):
         counts: Counter[str] = Counter()
         for sentence in sentences:
             counts.update(sentence.split())
-        kept = [word for word, count in counts.items() if count >= min_count and word not in SPECIALS]
+        known = (word for word, count in counts.items() if count >= min_count and len(word) <= LONGEST_WORD)
+        kept = [word for word in known if word not in SPECIALS]
         kept.sort(key=lambda word: (-counts[word], word))
         return cls(SPECIALS + tuple(kept[:max_size]))
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from seqmixer import __version__, files
 from seqmixer.build import Metrics, build_task
-from seqmixer.config import TOYS, Config, DataConfig
+from seqmixer.config import TOYS, Config, DataConfig, TextConfig
 from seqmixer.data import Task, in_order, toy
 from seqmixer.errors import Interrupted, RunError
 from seqmixer.evaluation import read_scores
@@ -128,7 +128,7 @@ def run_job(job: Job, folder: Path, judge: Judge = nothing_more, workers: int = 
 
 def shared_task(config: Config) -> Task | None:
     """The data of one run after another, read once. None: the words of a pretrained model are its own."""
-    return read_once(located(config).data) if config.model.pretrained is None else None
+    return read_once(located(config).data, config.text) if config.model.pretrained is None else None
 
 
 def data_of(run: Run) -> Task:
@@ -138,8 +138,8 @@ def data_of(run: Run) -> Task:
 
 
 @lru_cache(maxsize=1)
-def read_once(data: DataConfig) -> Task:
-    return build_task(data)
+def read_once(data: DataConfig, text: TextConfig) -> Task:
+    return build_task(data, text=text)
 
 
 def finished(job: Job, folder: Path) -> Result | None:

@@ -113,7 +113,8 @@ def explain_one(run: Run, source: str | Tensor, reference: str | None, searches:
 
 def compared(run: Run, names: Sequence[str], split: Split, references: Sequence[str | None]) -> Split:
     """The same sources with these references."""
-    texts = [(plain(text) if run.dimensions.features else text) if text else "" for text in references]
+    read = plain if run.dimensions.features and not run.config.text.raw else str
+    texts = [read(text or "") for text in references]
     meta = [{"source": name, "references": [text]} for name, text in zip(names, texts, strict=True)]
     return Split(split.sources, [[ids] for ids in run.target_vocab.encode_all(texts)], meta)
 
@@ -167,7 +168,7 @@ def words_read(run: Run, source: str, ids: list[int] | Tensor) -> tuple[list[str
     """The words of a source, and which of them are unknown: by the text where each of its words is one id."""
     if run.source_vocab is None or isinstance(ids, Tensor):
         return [], []
-    written = [*source.split(), run.source_vocab.words[EOS]]
+    written = [*run.source_vocab.words_of(source), run.source_vocab.words[EOS]]
     names = written if len(written) == len(ids) else [run.source_vocab.words[i] for i in ids]
     return names, [i == UNK for i in ids]
 

@@ -5,9 +5,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 from seqmixer import files
-from seqmixer.build import Dimensions
+from seqmixer.build import Dimensions, preprocessing
 from seqmixer.config import Config
-from seqmixer.data import Task, Vocab, Vocabs
+from seqmixer.data import Task, Vocab, Vocabs, load_vocab
 from seqmixer.errors import RunError
 from seqmixer.storage import pretrained
 from seqmixer.storage.identity import MANIFEST, damaged, read_config, read_task, seal
@@ -28,6 +28,10 @@ def saved_vocabs(folder: Path) -> Vocabs | None:
     source, target = folder / "source.vocab", folder / "target.vocab"
     if not target.is_file():
         return None
+    config = read_config(folder)
+    if config.text.raw:
+        of_source, of_target = preprocessing(config.data, config.text)
+        return load_vocab(of_source, source) if of_source else None, load_vocab(of_target, target)
     return Vocab.load(source) if source.is_file() else None, Vocab.load(target)
 
 

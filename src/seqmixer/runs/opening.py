@@ -60,7 +60,7 @@ class Run:
     def task(self) -> Task:
         """The data of the run, read again: in its words, and with its T, also where the files have grown."""
         data = self.config.data.model_copy(update={"length": self.dimensions.length})
-        return build_task(data, (self.source_vocab, self.target_vocab))
+        return build_task(data, (self.source_vocab, self.target_vocab), self.config.text)
 
     def evaluate(
         self, split: str = "test", beam: int = 1, length_penalty: float = 0.0, metrics: Sequence[str] = ()

@@ -147,7 +147,7 @@ def require_room_for(planned: int, folder: Path, goes_on: bool) -> None:
 def task_of(config: Config, folder: Path | None = None) -> Task:
     """The data of a config, in the words of the run in `folder` if it has some, or else of the pretrained model."""
     saved = saved_vocabs(folder) if folder else None
-    return build_task(config.data, saved or pretrained.vocabs(config))
+    return build_task(config.data, saved or pretrained.vocabs(config), config.text)
 
 
 def try_out(reward: Reward, task: Task) -> None:

@@ -28,8 +28,9 @@ from seqmixer.storage import checkpoint, pretrained
 
 MANIFEST = "manifest.json"
 SPLITS = ("train", "valid", "test")
-FILES = ("task.json", "source.vocab", "target.vocab")
-EDITABLE = {"data": {"folder"}, "model": set[str](), "evaluation": {"batch_size"}}  # by hand, after training
+SIDES = ("source", "target")
+FILES = ("task.json", *(f"{side}.{kind}" for side in SIDES for kind in ("vocab", "case", "pieces")))
+EDITABLE = {"data": {"folder"}, "text": set[str](), "model": set[str](), "evaluation": {"batch_size"}}  # after training
 MAY_CHANGE = {  # between resumes
     "data.folder",  # what is read there is checked against the fingerprints
     "evaluation.batch_size",
@@ -59,7 +60,7 @@ def require_whole(folder: Path, config: Config) -> None:
         if name in FILES:
             state = "is not what was written" if name in now else "is missing"
             raise RunError(f"{folder / name} {state}; fetch the run again, or begin another (--set name=...)")
-        may = "of [data], [model] and [evaluation] only data.folder and evaluation.batch_size may be edited"
+        may = "of [data], [text], [model] and [evaluation] only data.folder and evaluation.batch_size may be edited"
         raise RunError(f"{folder / 'config.toml'}: {name} is not what the run was trained with; undo the change: {may}")
 
 
@@ -149,6 +150,8 @@ def checksums(folder: Path, config: Config) -> Iterator[tuple[str, str]]:
             yield name, files.sha256(folder / name)
     for section, editable in EDITABLE.items():
         settings = config.model_dump_json(include={section}, exclude={section: editable}, exclude_defaults=True)
+        if section == "text" and not config.text.raw:
+            continue  # older runs have no such section
         yield f"[{section}]", hashlib.sha256(settings.encode()).hexdigest()
 
 
