@@ -81,7 +81,7 @@ MODEL = "model.dropout, model.hidden, model.init, model.layers, model.name, mode
         ("[model]\nhiden = 3", [], f"unknown setting 'model.hiden'. Did you mean 'model.hidden'? Known: {MODEL}."),
         ("", ["model.hiden=3"], f"unknown setting 'model.hiden'. Did you mean 'model.hidden'? Known: {MODEL}."),
         ("[modle]", [], "unknown setting 'modle'. Did you mean 'model'? Known: algorithm, data, evaluation, model, name, "
-                        "reward, seed, training."),
+                        "reward, seed, text, training."),
         ("[model]\nhidden = 0", [], "model.hidden = 0: Input should be greater than or equal to 1"),
         ("[model]\nname = 'lstn'", [], "unknown model.name 'lstn'. Did you mean 'lstm'? Known: elman, gru, huggingface, lstm, transformer."),
         ("[model]\nname = 'transformer'\nhidden = 12", [],

@@ -1,6 +1,7 @@
 """[reward] and evaluation.metrics to functions of sentences."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from seqmixer.functions import Elsewhere, is_path
 from seqmixer.rewards import (
     BUILT_IN,
     METRICS,
+    READABLE,
     CharacterTable,
     DocumentFrequencies,
     Merges,
@@ -23,6 +25,7 @@ from seqmixer.rewards import (
     metric_on_whole_words,
     on_text,
     on_words,
+    readable_metric,
     summed_metric,
     with_end,
     with_ends,
@@ -62,8 +65,12 @@ class Metrics:
         if is_path(name):
             return self.function(name, eos)
         metric = self.built_in(name, where, eos)
+        if name in READABLE:
+            return metric
         metric = with_end(metric) if eos else metric
-        return metric_on_whole_words(metric, self.merges) if self.merges and name in METRICS else metric
+        metric = metric_on_whole_words(metric, self.merges) if self.merges and name in METRICS else metric
+        how = self.task.target_vocab.signature
+        return replace(metric, signature=f"{metric.signature}|{how}") if how else metric
 
     def built_in(self, name: str, where: str, eos: bool) -> Metric:
         match name:
@@ -74,6 +81,11 @@ class Metrics:
             case "chrf++":
                 self.require_words(name)
                 return chrf_metric(self.characters, name)
+            case _ if name in READABLE:
+                if eos:
+                    why = f"reward.eos is for words, and {name} counts text, which has no </s>"
+                    raise ConfigError(f"{why}; leave it out")
+                return readable_metric(name, self.task.target_vocab.decode)
             case _ if name in METRICS:
                 return METRICS[name]
             case _:

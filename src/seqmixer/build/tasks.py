@@ -27,6 +27,7 @@ from seqmixer.data import (
     text_task,
     toy,
 )
+from seqmixer.data.files import one_line
 from seqmixer.errors import DataError
 
 WORDS = TextConfig()  # the data has words with spaces between
@@ -50,9 +51,10 @@ def build_task(config: DataConfig, vocabs: Vocabs | None = None, text: TextConfi
             task = toy.captioning(config.seed)
         case "text" | "dataset":
             splits = read_splits(config)
-            if text.raw and vocabs is None:
+            if text.raw:
+                splits = [in_lines(pairs) for pairs in splits]
                 source, target = preprocessing(config, text)
-                vocabs = learn_vocabs(source, target, splits[0], source_limits, target_limits)
+                vocabs = vocabs or learn_vocabs(source, target, splits[0], source_limits, target_limits)
             task = text_task(
                 config.task,
                 *splits,
@@ -64,7 +66,8 @@ def build_task(config: DataConfig, vocabs: Vocabs | None = None, text: TextConfi
         case "captions":
             images = read_captions(folder / config.captions)
             if text.raw and vocabs is None:
-                training = [caption for image in images if image.split == "train" for caption in image.captions]
+                captions = (image.captions for image in images if image.split == "train")
+                training = [one_line(caption) for several in captions for caption in several]
                 vocabs = None, learn_vocab(preprocessing(config, text)[1], training, target_limits, "captions")
             task = captions_task(
                 "captions",
@@ -74,7 +77,7 @@ def build_task(config: DataConfig, vocabs: Vocabs | None = None, text: TextConfi
                 min_count=config.target_min_count,
                 max_size=config.target_max_size,
                 vocabs=vocabs,
-                read=str if text.raw else None,
+                read=one_line if text.raw else None,
             )
         case _:
             assert_never(config.task)
@@ -105,6 +108,13 @@ def learn_vocabs(
     texts = [text for group in references for text in group]
     read = learn_vocab(source, sources, source_limits, "sources") if source and sources is not None else None
     return read, learn_vocab(target, texts, target_limits, "targets")
+
+
+def in_lines(pairs: Pairs) -> Pairs:
+    """Each text on one line."""
+    sources, references = pairs
+    groups = [[one_line(text) for text in group] for group in references]
+    return None if sources is None else [one_line(text) for text in sources], groups
 
 
 def missing_files(config: DataConfig, text: TextConfig = WORDS) -> list[Path]:

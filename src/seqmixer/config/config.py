@@ -47,7 +47,10 @@ class Config(Section):
     @property
     def metrics(self) -> tuple[str, ...]:
         """The metrics of validation; the first selects the best model."""
-        return self.evaluation.metrics or (self.reward.name,)
+        return self.evaluation.metrics or (
+            self.reward.name,
+            *(("sacrebleu", "sacrebleu_chrf") if self.text.raw else ()),
+        )
 
     @field_validator("name")
     @classmethod

@@ -147,7 +147,8 @@ class TextConfig(Section):
 class RewardConfig(Section):
     name: str = "bleu"
     """bleu and rouge2 as in the released code; bleu_best bleu_mean rouge1 rouge1_f rouge2_f rouge_l chrf chrf++ cider
-    edit exact length; the path of a Python function, 'module:function'; or a sum, '0.5*bleu + 0.5*rouge_l'."""
+    edit exact length; sacrebleu, sacrebleu_chrf and sacrebleu_chrf++ of the text that people read; the path of a Python
+    function, 'module:function'; or a sum, '0.5*bleu + 0.5*rouge_l'."""
     eos: bool = False
     """Count the end of a sentence as a word, so that a model is rewarded for ending where the references do. Python
     functions get it as the word "</s>", or with on = "words" as its id."""
@@ -209,7 +210,8 @@ class TrainingConfig(Section):
 
 class EvaluationConfig(Section):
     metrics: Names = ()
-    """Scores to report, each as reward.name has it; the first selects the best model. Default: reward.name."""
+    """Scores to report, each as reward.name has it; the first selects the best model. Default: reward.name; with [text]
+    also sacrebleu and sacrebleu_chrf, which score what a person reads."""
     unit: Literal["words", "pieces"] = "words"
     """What rewards and scores count. Where the vocabulary marks pieces of words (BPE's @@, sentencepiece's ▁,
     byte-level BPE's Ġ), they are merged into words first, or counted as they are."""

@@ -2,12 +2,11 @@
 
 import csv
 import io
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seqmixer.data.files import read_utf8, split_lines
+from seqmixer.data.files import one_line, read_utf8, split_lines
 from seqmixer.data.text import Pairs, require_short
 from seqmixer.errors import DataError, missing_extra, unknown
 from seqmixer.files import parse_json
@@ -135,7 +134,7 @@ def plain_cell(row: Mapping[str, Any], name: str, where: str, max_words: int) ->
     for text in cell if isinstance(cell := row.get(name), list) else [cell]:
         if not isinstance(text, str | None):
             raise DataError(f"{where}: {name!r} is {text!r}; a column of text has strings, or lists of strings")
-        line = re.sub(r"[\r\n]+", " ", text or "")
+        line = one_line(text or "")
         require_short(line, where, max_words)
         found.append(line)
     return found

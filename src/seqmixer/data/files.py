@@ -3,6 +3,7 @@
 import codecs
 import gzip
 import io
+import re
 import zlib
 from pathlib import Path
 
@@ -51,6 +52,15 @@ def read_bytes(path: Path) -> bytes:
             "yourself if it is right"
         )
     return unpacked
+
+
+def one_line(text: str) -> str:
+    """A line break is a space: every sentence is a line of the files that are written, and of the text that is scored.
+
+    >>> one_line("two\\r\\nlines")
+    'two lines'
+    """
+    return re.sub(r"[\r\n]+", " ", text)
 
 
 def split_lines(text: str) -> list[str]:

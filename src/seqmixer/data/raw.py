@@ -7,7 +7,6 @@ from typing import Literal
 
 from seqmixer import files
 from seqmixer.bars import watched
-from seqmixer.data.files import read_bytes, read_utf8, split_lines
 from seqmixer.data.steps import Lower, Moses, Normal, SentencePieces, TextStep, TrueCase
 from seqmixer.data.vocab import Vocab, VocabLimits
 
@@ -72,18 +71,16 @@ class Preprocessing:
         if self.case == "lower":
             yield lambda lines: Lower()
         if self.case == "true":
-            kept = saved and saved.with_suffix(CASE)
-            yield lambda lines: TrueCase(frozenset(split_lines(read_utf8(kept)))) if kept else TrueCase.learn(lines)
-        if model := saved.with_suffix(PIECES) if saved and (self.model or self.subwords) else self.model:
-            yield lambda lines: SentencePieces(read_bytes(model))
-        elif size := self.subwords:
-            yield lambda lines: SentencePieces.learn(lines, size)
+            yield lambda lines: TrueCase.load(saved.with_suffix(CASE)) if saved else TrueCase.learn(lines)
+        if self.model or self.subwords:
+            model, size = saved.with_suffix(PIECES) if saved else self.model, self.subwords or 0
+            yield lambda lines: SentencePieces.load(model) if model else SentencePieces.learn(lines, size)
 
 
 def encoded(steps: Iterable[TextStep], lines: Sequence[str], label: str) -> list[str]:
     """Lines after some steps, with a progress bar."""
     run = Pipeline(tuple(steps))
-    return [run.encode(line) for line in watched(lines, f"{label}: {', '.join(step.label for step in run.steps)}")]
+    return [run.encode(line) for line in watched(lines, f"{label}: {', '.join(step.name for step in run.steps)}")]
 
 
 @dataclass(frozen=True)
@@ -92,6 +89,11 @@ class ReadableVocab(Vocab):
 
     pipeline: Pipeline = Pipeline()
     read: dict[str, str] = field(default_factory=dict, repr=False, compare=False)  # what it was learnt from: used once
+
+    @property
+    def signature(self) -> str:
+        named = [step.name for step in self.pipeline.steps if not isinstance(step, SentencePieces)]  # these are merged
+        return f"text:{'+'.join(named)}" if named else ""
 
     def words_of(self, text: str) -> list[str]:
         return self.pipeline.encode(text).split()

@@ -8,8 +8,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
+from seqmixer.data.files import read_bytes, read_utf8, split_lines
 from seqmixer.data.vocab import SPECIALS
 from seqmixer.errors import CONTROL, DataError, missing_extra, unknown
 from seqmixer.types import UNK
@@ -24,7 +26,10 @@ LONG = 4096  # bytes of a line that none are learnt from
 class TextStep(ABC):
     """One step, and its inverse as far as there is one. Between steps, text is one line."""
 
-    label: ClassVar[str]  # for the progress bar
+    @property
+    def name(self) -> str:
+        """For the progress bar, and for the signatures of scores that count the words which it makes."""
+        return type(self).__name__.lower()
 
     @abstractmethod
     def encode(self, text: str) -> str:
@@ -44,7 +49,10 @@ class Normal(TextStep):
     """
 
     form: Literal["NFC", "NFKC"]
-    label = "Unicode"
+
+    @property
+    def name(self) -> str:
+        return self.form
 
     def encode(self, text: str) -> str:
         return CONTROL.sub("", " ".join(unicodedata.normalize(self.form, text).split()))
@@ -62,7 +70,10 @@ class Moses(TextStep):
     """
 
     language: str
-    label = "words"
+
+    @property
+    def name(self) -> str:
+        return f"moses-{self.language}"
 
     def __post_init__(self) -> None:
         if self.language not in languages():
@@ -94,8 +105,6 @@ class Moses(TextStep):
 class Lower(TextStep):
     """Lower case, for good."""
 
-    label = "case"
-
     def encode(self, text: str) -> str:
         return text.lower()
 
@@ -110,13 +119,16 @@ class TrueCase(TextStep):
     """
 
     words: frozenset[str] = field(repr=False)  # which begin with a small letter, more often than with a capital
-    label = "case"
 
     @classmethod
     def learn(cls, lines: Iterable[str]) -> "TrueCase":
         inside = Counter(word for line in lines for word in rest_of(line.split()))
         small = (word for word in inside if capital(word) != word)
         return cls(frozenset(word for word in small if inside[word] > inside[capital(word)]))
+
+    @classmethod
+    def load(cls, path: Path) -> "TrueCase":
+        return cls(frozenset(split_lines(read_utf8(path))))
 
     def encode(self, text: str) -> str:
         words = text.split()
@@ -153,7 +165,6 @@ class SentencePieces(TextStep):
     """Sub-words of sentencepiece (extra `text`); one that begins a word begins with ▁."""
 
     model: bytes = field(repr=False)
-    label = "sub-words"
 
     @classmethod
     def learn(cls, lines: Sequence[str], size: int) -> "SentencePieces":
@@ -180,12 +191,18 @@ class SentencePieces(TextStep):
             raise DataError(f"{what}; raise it, or leave it out") from None
         return cls(model.getvalue())
 
+    @classmethod
+    def load(cls, path: Path) -> "SentencePieces":
+        step = cls(read_bytes(path))
+        try:
+            _ = step.processor
+        except RuntimeError:
+            raise DataError(f"{path}: not a model of sentencepiece") from None
+        return step
+
     @cached_property
     def processor(self) -> "SentencePieceProcessor":
-        try:
-            return sentencepiece().SentencePieceProcessor(model_proto=self.model)
-        except RuntimeError:
-            raise DataError("not a model of sentencepiece") from None
+        return sentencepiece().SentencePieceProcessor(model_proto=self.model)
 
     def encode(self, text: str) -> str:
         return " ".join(self.processor.encode(text, out_type=str))

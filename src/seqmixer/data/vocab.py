@@ -53,6 +53,11 @@ class Vocabulary(ABC):
         """The ids of one sentence."""
         return self.encode_all([text])[0]
 
+    @property
+    def signature(self) -> str:
+        """What is done with text before its words are looked up, in the signatures of scores that count words."""
+        return ""
+
     def words_of(self, text: str) -> list[str]:
         """The words of one sentence before they are looked up."""
         return text.split()

@@ -26,6 +26,7 @@ from seqmixer.rewards.metric import (
     unk_as_word,
 )
 from seqmixer.rewards.prefixes import of_prefixes
+from seqmixer.rewards.readable import READABLE, readable_metric
 from seqmixer.rewards.rouge import rouge2_recall
 from seqmixer.rewards.starting import Pending, Startable, begin, combined, is_replayable, replayable
 from seqmixer.rewards.subwords import Merges, Style, detect, metric_on_whole_words, on_whole_words
@@ -50,6 +51,7 @@ __all__ = [
     "EXACT",
     "LENGTH",
     "METRICS",
+    "READABLE",
     "ROUGE1",
     "ROUGE1_F",
     "ROUGE2",
@@ -79,6 +81,7 @@ __all__ = [
     "on_whole_words",
     "on_words",
     "parse",
+    "readable_metric",
     "replayable",
     "rouge2_recall",
     "sentence_bleu",

@@ -53,7 +53,7 @@ def on_text(
     run = _run(scorer, workers, seconds)
 
     def start(rollout: Rollout) -> Pending:
-        _require_text(rollout, scorer)
+        require_text(rollout, scorer.name)
         hypotheses = [decode(words) for words in sentences(rollout.words)]
         rows = [{**meta, "hypothesis": text} for meta, text in zip(rollout.meta, hypotheses, strict=True)]
         if eos:
@@ -155,11 +155,12 @@ def _own(value: Any) -> Any:
     return list(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
 
 
-def _require_text(rollout: Rollout, scorer: Scorer) -> None:
+def require_text(rollout: Rollout, name: str) -> None:
+    """Refuse a rollout without the text that the reward of this name reads."""
     if len(rollout.meta) != len(rollout.words):
         got = f"{len(rollout.words)} sequences came with the text of {len(rollout.meta)}"
         what = f"reads text, but {got}; give `meta` to the rollout, one row per sequence"
-        raise RewardError(f"reward {scorer.name!r} {what}")
+        raise RewardError(f"reward {name!r} {what}")
 
 
 def _finite(r: Tensor, name: str, hypothesis: Callable[[int], object]) -> Tensor:

@@ -12,12 +12,13 @@ from seqmixer.functions import is_path
 from seqmixer.rewards.chrf import CHRF
 from seqmixer.rewards.cider import CIDER
 from seqmixer.rewards.metric import METRICS, Metric, mean_of, uncounted
+from seqmixer.rewards.readable import READABLE
 from seqmixer.rewards.starting import Pending, Startable, begin, combined
 from seqmixer.types import Reward, Rollout
 
 TERM = re.compile(r"\s*([+-]?)\s*(?:(\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+)\s*\*\s*)?([A-Za-z_][\w.:]*\+{0,2})\s*(?=[+-]|$)")
 
-BUILT_IN: Mapping[str, Metric] = {**METRICS, CIDER.name: CIDER, **CHRF}  # all that have a name
+BUILT_IN: Mapping[str, Metric] = {**METRICS, CIDER.name: CIDER, **CHRF, **READABLE}  # all that have a name
 
 LARGEST = 1e6  # weight: more than makes sense, and far from where float32 ends
 

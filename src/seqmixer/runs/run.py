@@ -198,6 +198,19 @@ def write_scores(run: Run, task: Task, metrics: Sequence[Metric]) -> None:
     files.write(run.folder / SCORES, json.dumps(asdict(scores), indent=1))
     files.write(run.folder / "test.txt", "\n".join(test.hypotheses) + "\n")
     write_sentences(run.folder, test)
+    if run.config.text.raw:
+        for number, lines in enumerate(reference_files(test.references), 1):
+            files.write(run.folder / f"test.ref{number if number > 1 else ''}.txt", "\n".join(lines) + "\n")
+
+
+def reference_files(references: Sequence[Sequence[str]]) -> Iterator[list[str]]:
+    """The lines of files with one reference of each sentence; where one has fewer than others, its first comes again.
+
+    >>> list(reference_files([["a", "b"], ["c"]]))
+    [['a', 'c'], ['b', 'c']]
+    """
+    for i in range(max(map(len, references))):
+        yield [several[i] if i < len(several) else several[0] for several in references]
 
 
 def parameters(model: SequenceModel) -> int:
