@@ -91,8 +91,9 @@ def evaluate(
 ) -> None:
     """Score a run on a split, with greedy or beam search.
 
-    The scores are those of the run's metrics on references cropped at T. With --standard, BLEU and chrF by sacreBLEU
-    on the text as it was, uncropped, follow. The last line has the side effects, such as repetition (docs/log.md).
+    The scores are those of the run's metrics on references cropped at T; of a run on raw text ([text] in its config),
+    also sacreBLEU's scores of what a person reads. With --standard, BLEU and chrF by sacreBLEU on the text as it was,
+    uncropped, follow. The last line has the side effects, such as repetition (docs/log.md).
 
     \b
     seqmixer evaluate runs/toy-translation --beam 5 --standard
@@ -102,14 +103,16 @@ def evaluate(
     from seqmixer.runs import load
 
     require_beam(beam, length_penalty)
-    result = load(run, trust).evaluate(split, beam, length_penalty, split_names(metrics))
+    opened = load(run, trust)
+    result = opened.evaluate(split, beam, length_penalty, split_names(metrics))
     values: list[dict[str, object]] = [
         {"metric": each.metric, "score": each.score, "signature": each.signature} for each in result.scored
     ]
     if standard:
         from seqmixer.evaluation.scoring import standard as standard_scores
 
-        scores = standard_scores(result.hypotheses, result.references)
+        tokenize = "13a" if opened.config.text.raw else "none"
+        scores = standard_scores(result.hypotheses, result.references, tokenize=tokenize)
         values += [{"metric": each.metric, "score": each.value, "signature": each.signature} for each in scores]
     lines = [f"{value['score']:6.2f}  {value['signature']}" for value in values]
     found: dict[str, object] = {"run": str(run), "split": split, "scores": values, "effects": result.effects}

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Literal
 
@@ -112,9 +113,10 @@ class ReadableVocab(Vocab):
 
 
 def learn_vocab(side: Preprocessing, texts: Sequence[str], limits: VocabLimits, label: str) -> ReadableVocab:
-    """The vocabulary of the training text of one side."""
+    """The vocabulary of the training text of one side; every sub-word is in it, for words that are still to come."""
     pipeline, lines = side.learn(texts, label)
-    words = Vocab.build(lines, limits.min_count, limits.max_size).words
+    pieces = (piece for step in pipeline.steps if isinstance(step, SentencePieces) for piece in step.pieces)
+    words = Vocab.build(chain(lines, pieces), limits.min_count, limits.max_size).words
     return ReadableVocab(words, pipeline, dict(zip(texts, lines, strict=True)))
 
 

@@ -204,6 +204,13 @@ class SentencePieces(TextStep):
     def processor(self) -> "SentencePieceProcessor":
         return sentencepiece().SentencePieceProcessor(model_proto=self.model)
 
+    @property
+    def pieces(self) -> list[str]:
+        """All that there are, those for UNK, BOS and EOS aside."""
+        model = self.processor
+        every = range(model.get_piece_size())
+        return [model.id_to_piece(i) for i in every if not (model.is_unknown(i) or model.is_control(i))]
+
     def encode(self, text: str) -> str:
         return " ".join(self.processor.encode(text, out_type=str))
 
