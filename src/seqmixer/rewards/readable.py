@@ -16,7 +16,6 @@ from seqmixer.rewards.metric import BLEU, Metric, uncounted
 from seqmixer.rewards.text import require_text, sentences
 from seqmixer.types import Rollout
 
-
 SACREBLEU = Metric(
     "sacrebleu",
     uncounted,
@@ -24,14 +23,14 @@ SACREBLEU = Metric(
     "sacrebleu|bleu|tok:13a|smooth:exp|case:mixed|eff:no|references:whole-text",
     size=BLEU.size,
     alone=bleu.of_sentences,
-    label="sacreBLEU",
+    label="BLEU of text",
 )
 CHRFS = {  # by the name of the metric that counts the same of words
     name: replace(
         metric,
         name=f"sacrebleu_{name}",
         signature=f"sacrebleu|{metric.signature.removesuffix('|unk:never-matches|refs:best')}|references:whole-text",
-        label=f"sacreBLEU's {metric.label}",
+        label=f"{metric.label} of text",
     )
     for name, metric in CHRF.items()
 }
