@@ -50,9 +50,9 @@ class Batch:
     def to(self, device: Any) -> "Batch":
         return Batch(self.source.to(device), self.target.to(device), self.references.to(device), self.meta)
 
-    def rollout(self, words: Tensor, start: int | Tensor = 0) -> "Rollout":
+    def rollout(self, words: Tensor, start: int | Tensor = 0, k: int = 1) -> "Rollout":
         """What a reward sees once these words (B, T) are written, the first `start` of them given."""
-        return Rollout(words, self.references, start, self.source, self.meta)
+        return Rollout(words, self.references, start, self.source, self.meta, k)
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,7 @@ class Rollout:
     start: int | Tensor = 0  # or (): the first `start` words were given, not written by the model (MIXER's s)
     source: Tensor | None = None  # (B, N), (B, D) or (B, 0)
     meta: Sequence[Meta] = ()
+    k: int = 1  # so many sentences in a row are for one source
 
 
 Reward = Callable[[Rollout], Tensor]  # -> (B,) one number per sequence, higher is better

@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from seqmixer.algorithms import LinearBaseline, Reinforce, Stage, StepBaseline
+from seqmixer.algorithms.baselines import NoBaseline
 from seqmixer.config import TrainingConfig
 from seqmixer.decoding import generate, sample, shift
 from seqmixer.kernels import plain
@@ -31,7 +32,7 @@ def random(module):
 
 
 def baselines():
-    return [random(LinearBaseline(H)), random(StepBaseline(H, T))]
+    return [random(LinearBaseline(H)), random(StepBaseline(H, T)), NoBaseline()]
 
 
 def writing(words):
@@ -52,7 +53,7 @@ def probabilities(model, source, every):
     return (log_prob(o, every) * (every != PAD)).sum(-1).exp()
 
 
-@pytest.mark.parametrize("which", [0, 1], ids=["linear", "per step"])
+@pytest.mark.parametrize("which", [0, 1, 2], ids=["linear", "per step", "none"])
 @pytest.mark.parametrize("cell", [ElmanCell, LSTMCell])
 def test_the_estimator_is_unbiased_over_every_sentence(cell, which):
     """Summed over all sentences, p(w) * gradient(w) is the gradient of -E[r] (Eq. 9), whatever the baseline."""
@@ -242,7 +243,7 @@ def test_baselines_begin_at_0_01_as_released():
 
 
 def test_baselines_are_linear_in_the_direction_of_the_hidden_state():
-    linear, per_step = baselines()
+    linear, per_step, _ = baselines()
     h = torch.randn(2, T, H, dtype=torch.double)
 
     for b, t in itertools.product(range(2), range(T)):

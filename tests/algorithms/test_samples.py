@@ -48,6 +48,18 @@ def gradients(loss, *modules):
     return torch.autograd.grad(loss, [p for module in modules for p in module.parameters()])
 
 
+def test_a_reward_is_told_how_many_sentences_in_a_row_are_for_one_source():
+    seen = []
+
+    def reward(rollout):
+        seen.append((rollout.k, rollout.source[:: rollout.k].tolist()))
+        return torch.zeros(len(rollout.words), dtype=torch.double)
+
+    Reinforce(reward, LeaveOneOut(), samples=3)(translator(), BATCH, 0)
+
+    assert seen == [(3, SOURCE.tolist())]
+
+
 def test_what_is_expected_of_a_sentence_is_the_mean_of_the_others_for_its_source():
     r = torch.rand(3, 4, dtype=torch.double)
 

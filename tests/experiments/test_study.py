@@ -2,6 +2,7 @@ import json
 import random
 import re
 from statistics import mean
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -14,8 +15,9 @@ from seqmixer.config import Config
 from seqmixer.errors import ConfigError
 from seqmixer.evaluation import read_scores
 from seqmixer.experiments.compare import paired_bootstrap
-from seqmixer.experiments.methods import LABELS, STUDIED, Method
-from seqmixer.experiments.study.results import paired_gain, points_of
+from seqmixer.experiments.methods import CONTROLS, LABELS, STUDIED, Method
+from seqmixer.experiments.study.page import controlled
+from seqmixer.experiments.study.results import Gain, paired_gain, points_of
 from seqmixer.experiments.study.runs import read_counts, studied, within_budget
 from seqmixer.rewards import BLEU, EXACT
 
@@ -113,6 +115,26 @@ def test_points_are_cumulated_seconds_and_begin_with_the_best_of_the_base():
     ]
 
     assert points_of(base, log, "bleu") == ([0.0, 1.5, 3.0], [3.0, 4.0, 5.0])
+
+
+def test_what_controls_gain_is_said_beside_the_highest_gain():
+    def lines(**gains):
+        made = [
+            SimpleNamespace(method=name.replace("_", "-"), gains={"1 bleu": Gain(g, 0, 1)}) for name, g in gains.items()
+        ]
+        return SimpleNamespace(main="bleu", lines=[SimpleNamespace(method="xent", gains={}), *made])
+
+    assert controlled(lines(mrt=2.0, mixer=1.0)) == ""
+    found = controlled(lines(mrt=2.0, mixer=1.0, control_group=-0.3, control_batch=0.25))
+    assert found == " With rewards that say nothing (control), the gain is +0.25 at most, 12 % of the highest gain."
+    assert controlled(lines(mrt=-2.0, control_group=0.3)).endswith("is +0.30 at most.")
+
+
+def test_controls_come_last():
+    names = [method.name for method in STUDIED]
+    assert CONTROLS
+    assert set(names[-len(CONTROLS) :]) == CONTROLS
+    assert all(LABELS[name].startswith("control: ") for name in CONTROLS)
 
 
 @pytest.mark.slow

@@ -74,17 +74,25 @@ class GreedyReward(nn.Module):
         return candidates.greedy.to_go().repeat_interleave(candidates.k, 0).expand(h.shape[:-1])
 
 
+class NoBaseline(nn.Module):
+    """Nothing is expected: all words of a sentence are made more likely by its reward."""
+
+    def forward(self, h: Tensor, *given: object) -> Tensor:
+        return h.new_zeros(h.shape[:-1])  # (B, T)
+
+
 def of_sources(candidates: Candidates) -> Tensor:
     """The rewards to come, by source.  -> (B, k, T), or (B, k, 1)"""
     return candidates.to_go().unflatten(0, (-1, candidates.k))
 
 
-Baseline = Literal["linear", "step", "leave-one-out", "critic"]  # what a user may choose; others belong to an algorithm
+Baseline = Literal["linear", "step", "leave-one-out", "critic", "none"]  # what a user may choose; others belong to an algorithm
 BASELINES: Mapping[str, Callable[[Parts], nn.Module]] = {
     "linear": lambda parts: LinearBaseline(parts.features),
     "step": lambda parts: StepBaseline(parts.features, parts.length),
     "leave-one-out": lambda parts: LeaveOneOut(),
     "critic": lambda parts: Critic(parts.words, parts.features, parts.length),
+    "none": lambda parts: NoBaseline(),
     "mean": lambda parts: GroupMean(),
     "greedy": lambda parts: GreedyReward(),
 }

@@ -14,7 +14,8 @@ class BaselineSettings(PolicySettings):
 
     baseline: Baseline = "linear"
     """Expected reward: one linear regressor of the hidden state; one for each step (as released); the mean reward of
-    the other sentences sampled for the same source, with samples of 2 or more; or a critic, a network of its own."""
+    the other sentences sampled for the same source, with samples of 2 or more; a critic, a network of its
+    own; or none."""
 
     @model_validator(mode="after")
     def compares(self) -> Self:

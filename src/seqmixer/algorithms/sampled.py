@@ -140,7 +140,7 @@ class Sampled(Algorithm):
         start = self.start(scheduled)
         forced = (steps(batch) < start).expand_as(batch.target)  # (Bk, T)
         words = self.write(model, source, batch.target, forced)  # w_1..w_s w^g_{s+1}..w^g_T: (Bk, T)
-        reward = cache(begin(self.reward, batch.rollout(words, start)))
+        reward = cache(begin(self.reward, batch.rollout(words, start, self.samples)))
         return Candidates(words, ~forced & (words != PAD), self.samples, reward, self.log_ref(source, words))
 
     def start(self, scheduled: Tensor) -> int | Tensor:

@@ -11,6 +11,7 @@ from seqmixer.errors import ConfigError, unknown
 from seqmixer.functions import Elsewhere, is_path
 from seqmixer.rewards import (
     BUILT_IN,
+    CONTROLS,
     METRICS,
     READABLE,
     CharacterTable,
@@ -47,7 +48,9 @@ class Metrics:
     @cached_property
     def reward(self) -> Reward:
         """The training reward."""
-        return self.named(self.config.reward.name, "reward", self.config.reward.eos).reward
+        settings = self.config.reward
+        reward = self.named(settings.name, "reward", settings.eos).reward
+        return reward if settings.control is None else CONTROLS[settings.control](reward)
 
     @cached_property
     def chosen(self) -> list[Metric]:

@@ -78,6 +78,13 @@ class Config(Section):
         return self
 
     @model_validator(mode="after")
+    def has_groups(self) -> Self:
+        if self.reward.control == "shuffled-in-group" and self.algorithm.sentences < 2:
+            why = "needs an algorithm that compares several sentences for each source"
+            raise ValueError(f"reward.control = 'shuffled-in-group' {why}; set algorithm.samples to 2 or more")
+        return self
+
+    @model_validator(mode="after")
     def readable(self) -> Self:
         pretrained = self.model.pretrained is not None
         if self.text.raw and (pretrained or self.data.task in TOYS):

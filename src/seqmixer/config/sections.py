@@ -7,6 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from seqmixer.data import LONGEST, kind_of
+from seqmixer.rewards import Control
 from seqmixer.settings import Section
 
 TOYS = ("toy-translation", "toy-summarization", "toy-captioning")
@@ -152,6 +153,9 @@ class RewardConfig(Section):
     eos: bool = False
     """Count the end of a sentence as a word, so that a model is rewarded for ending where the references do. Python
     functions get it as the word "</s>", or with on = "words" as its id."""
+    control: Control | None = None
+    """Train on what the reward does not say, to see what is gained without it: the reward 1 for every sentence; or the
+    rewards of the sentences for a source, or of a batch, shuffled. Validation is not changed."""
     on: Literal["text", "words"] = "text"
     """What a Python function is given: strings, or lists of word ids."""
     python: str | None = None

@@ -17,11 +17,14 @@ class Method:
     scratch: bool = False  # from random weights, for as many epochs as the base, instead of from the base
     compared: bool = False  # in every table
     only: str | None = None  # the metric without which it has no sense
+    control: bool = False  # its rewards say nothing: it should gain nothing
 
 
 def made(name: str, entry: dict[str, Any]) -> Method:
     settings = (f"algorithm.name={entry.get('algorithm', name)}", *entry.get("settings", ()))
-    return Method(name, settings, entry.get("scratch", False), entry.get("compared", False), entry.get("only"))
+    return Method(
+        name, settings, **{key: entry[key] for key in ("scratch", "compared", "only", "control") if key in entry}
+    )
 
 
 def read(name: str) -> dict[str, Any]:
@@ -34,7 +37,8 @@ EVERY = tuple(made(name, entry) for name, entry in ENTRIES.items())
 METHODS = tuple(method for method in EVERY if method.compared)
 
 STUDY = read("study.toml")
-STUDIED = tuple(made(name, entry) for name, entry in STUDY.items())
+STUDIED = tuple(sorted((made(name, entry) for name, entry in STUDY.items()), key=lambda method: method.control))
+CONTROLS = {method.name for method in STUDIED if method.control}
 
 BASE = "base"
 LABELS = {BASE: BASE}

@@ -5,6 +5,7 @@ from seqmixer.rewards.bleu import best_sentence_bleu, sentence_bleu
 from seqmixer.rewards.characters import CharacterTable
 from seqmixer.rewards.chrf import chrf_metric
 from seqmixer.rewards.cider import DocumentFrequencies, cider_metric
+from seqmixer.rewards.control import CONTROLS, Control
 from seqmixer.rewards.ending import with_end, with_ends
 from seqmixer.rewards.metric import (
     BLEU,
@@ -47,6 +48,7 @@ __all__ = [
     "BLEU_MEAN",
     "BUILT_IN",
     "DEFAULT",
+    "CONTROLS",
     "EDIT",
     "EXACT",
     "LENGTH",
@@ -58,6 +60,7 @@ __all__ = [
     "ROUGE2_F",
     "ROUGE_L",
     "CharacterTable",
+    "Control",
     "DocumentFrequencies",
     "Merges",
     "Metric",

@@ -13,7 +13,7 @@ from seqmixer.bars import duration
 from seqmixer.errors import ConfigError
 from seqmixer.experiments.figures import small_multiples
 from seqmixer.experiments.grid import Recipe, run_grid
-from seqmixer.experiments.methods import LABELS, OLD, REFERENCE
+from seqmixer.experiments.methods import CONTROLS, LABELS, OLD, REFERENCE
 from seqmixer.experiments.report import (
     Chapter,
     Drawing,
@@ -127,7 +127,7 @@ def page(study: Study, commands: Sequence[str]) -> Page:
     drawn = Drawing("curves", curves(study), "Validation score by time: a panel for each method, the others behind it.")
     return Page(
         title(study),
-        headline(study),
+        f"{headline(study)}{controlled(study)}",
         [
             Chapter("Scores", [scores(study, width) for width in WIDTHS]),
             Chapter("Side effects", [effects]),
@@ -160,6 +160,18 @@ def headline(study: Study) -> str:
 
 def best(study: Study) -> Line:
     return max(study.lines, key=lambda line: line.mean(f"{WIDTHS[0]} {study.main}"))
+
+
+def controlled(study: Study) -> str:
+    """What the controls gain beside the best method; nothing without controls."""
+    key = f"{WIDTHS[0]} {study.main}"
+    gains = {line.method: line.gains[key].difference for line in study.lines if key in line.gains}
+    most = max((gain for method, gain in gains.items() if method in CONTROLS), default=None)
+    best = max((gain for method, gain in gains.items() if method not in CONTROLS), default=0.0)
+    if most is None:
+        return ""
+    share = f", {100 * most / best:.0f} % of the highest gain" if best > 0 else ""
+    return f" With rewards that say nothing (control), the gain is {most:+.2f} at most{share}."
 
 
 def signatures(study: Study) -> list[tuple[str, str]]:

@@ -5,6 +5,7 @@ with k sentences for each source has K / k times the epochs of one with K. The o
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,7 @@ def within_budget(method: Method, path: Path) -> Method:
     epochs, most = plain.training.epochs or 1, plain.algorithm.sentences
     if own.algorithm.rewarded:
         epochs = max(1, round(epochs * most / own.algorithm.sentences))
-    return Method(method.name, (*method.settings, f"training.epochs={epochs}"))
+    return replace(method, settings=(*method.settings, f"training.epochs={epochs}"))
 
 
 def judge(run: Run) -> Mapping[str, Any]:
