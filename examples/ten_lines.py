@@ -2,7 +2,7 @@
 
 import sys
 
-from seqmixer import LinearBaseline, Mixer, Training, TrainingConfig, evaluate, forced_words
+from seqmixer import LinearBaseline, Mixer, Search, Training, TrainingConfig, evaluate, forced_words
 from seqmixer.data import toy
 from seqmixer.models import AttentiveEncoder, LSTMCell, Recurrent
 from seqmixer.rewards import BLEU, sentence_bleu
@@ -17,4 +17,4 @@ algorithm = Mixer(sentence_bleu, LinearBaseline(model.features), task.length, fo
 settings = TrainingConfig(batch_size=64, lr=4e-3, rl_lr=1e-3)
 
 Training(model, algorithm, task, "runs/ten-lines", epochs=len(forced), settings=settings).run()
-print(evaluate(model, task, task.test, BLEU, beam=5).score)
+print(evaluate(model, task, task.test, BLEU, search=Search(beam=5)).score)

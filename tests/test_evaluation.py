@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional as F
 
 from seqmixer.data import in_order, text_task
-from seqmixer.decoding import generate, greedy, shift
+from seqmixer.decoding import Search, generate, greedy, shift
 from seqmixer.evaluation import evaluate, perplexity, signature
 from seqmixer.models import AttentiveEncoder, ElmanCell, Recurrent
 from seqmixer.rewards import BLEU
@@ -69,8 +69,8 @@ def test_a_model_in_training_is_evaluated_without_dropout_and_left_in_training(t
 
 
 def test_a_signature_has_the_length_penalty_only_where_it_ranks_something():
-    assert "|beam:5|lp:0.6|" in signature(BLEU, 7, 3, beam=5, length_penalty=0.6)
-    assert signature(BLEU, 7, 3, beam=1, length_penalty=0.6) == signature(BLEU, 7, 3, beam=1, length_penalty=0.0)
+    assert "|beam:5|lp:0.6|" in signature(BLEU, 7, 3, Search(beam=5, length_penalty=0.6))
+    assert signature(BLEU, 7, 3, Search(length_penalty=0.6)) == signature(BLEU, 7, 3, Search())
 
 
 def test_side_effects_are_those_of_the_sentences_that_were_written(task, model):

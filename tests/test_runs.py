@@ -97,6 +97,30 @@ def test_damaged_test_sentences_are_one_line(tmp_path):
     assert read_sentences(folder) is None
 
 
+def test_a_run_decodes_by_mbr_and_without_unk_from_python_and_from_the_command_line(tmp_path, run):
+    opened = train(config(tmp_path, evaluation={"unk": False, "metrics": ["edit", "rouge1"]}), tmp_path)
+    folder, sources = tmp_path / "run", ["a b", "c", "e e e"]
+    assert "|no-unk|" in json.loads((folder / "scores.json").read_text())["signature"]
+    found = opened.evaluate(mbr=4)
+    assert found.signature == opened.evaluate(mbr=4, metric="edit").signature
+    assert "|mbr:4|utility:edit|seed:1|no-unk|" in found.signature
+    assert found.hypotheses == opened.generate(["a b c", "b c", "c d e a", "d", "e a b", "a c", "b d", "c e a"], mbr=4)
+
+    (tmp_path / "in").write_text("\n".join(sources))
+    shutil.rmtree(tmp_path / "data")  # nothing of it is needed to write
+    chosen = {"mbr": 5, "metric": "chrf", "unk": True}
+    code, out, err = run("generate", folder, tmp_path / "in", "--mbr", "5", "--metric", "chrf", "--unk")
+    assert (code, out.splitlines()) == (0, opened.generate(sources, **chosen)), err
+    code, _, err = run("generate", folder, tmp_path / "in", "--metric", "chrf")
+    assert (code, err) == (
+        2,
+        "seqmixer: --metric chrf needs --mbr, such as --mbr 32: it is what samples are compared by\n",
+    )
+    code, _, err = run("generate", folder, tmp_path / "in", "--mbr", "4", "--metric", "my_module:f")
+    expected = "'my_module:f' is a Python function; MBR compares sentences on the device: choose a built-in metric"
+    assert (code, err) == (2, f"seqmixer: {expected}\n")
+
+
 def test_a_run_is_used_from_python_by_strings(tmp_path, capsys):
     run = train(config(tmp_path), str(tmp_path))
     assert "epoch   2  xent" in capsys.readouterr().err  # progress, without being asked for

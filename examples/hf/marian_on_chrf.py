@@ -2,7 +2,7 @@
 
 import sys
 
-from seqmixer import LinearBaseline, Mixer, Training, TrainingConfig, evaluate, forced_words
+from seqmixer import LinearBaseline, Mixer, Search, Training, TrainingConfig, evaluate, forced_words
 from seqmixer.data import recoded, tokenizer_vocabs, toy
 from seqmixer.models.huggingface import Pretrained, load
 from seqmixer.rewards import Merges, as_reward, chrf_metric, detect
@@ -20,5 +20,5 @@ forced = forced_words(task.length, delta=20, xent_epochs=epochs, mixed_epochs=1)
 algorithm = Mixer(as_reward(chrf), LinearBaseline(model.features), task.length, forced)
 settings = TrainingConfig(batch_size=16, lr=2e-5, rl_lr=5e-6, clip=1.0)
 Training(model, algorithm, task, "runs/marian-on-chrf", epochs=len(forced), settings=settings, metrics=[chrf]).run()
-print(evaluate(model, task, task.test, chrf, beam=4).score)
+print(evaluate(model, task, task.test, chrf, search=Search(beam=4)).score)
 model.network.save_pretrained("runs/marian-on-chrf/pretrained")

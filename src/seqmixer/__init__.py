@@ -12,10 +12,11 @@ if TYPE_CHECKING:
     from seqmixer import data, decoding, models, rewards
     from seqmixer.algorithms import E2E, Dad, LeaveOneOut, LinearBaseline, Mixer, Reinforce, Xent
     from seqmixer.config import Config, TrainingConfig
+    from seqmixer.decoding import Search
     from seqmixer.evaluation import evaluate, perplexity
     from seqmixer.rewards.strings import reward_function
     from seqmixer.runs import Run, load, train
-    from seqmixer.runs.inference import Search, write
+    from seqmixer.runs.inference import write
     from seqmixer.schedules import forced_words
     from seqmixer.training import Training
     from seqmixer.types import Batch, Loss, Reward, Rollout, SequenceModel
@@ -23,9 +24,10 @@ if TYPE_CHECKING:
 HOMES = {
     "algorithms": ("E2E", "Dad", "LeaveOneOut", "LinearBaseline", "Mixer", "Reinforce", "Xent"),
     "config": ("Config", "TrainingConfig"),
+    "decoding": ("Search",),
     "evaluation": ("evaluate", "perplexity"),
     "rewards.strings": ("reward_function",),
-    "runs.inference": ("Search", "write"),
+    "runs.inference": ("write",),
     "runs": ("Run", "load", "train"),
     "schedules": ("forced_words",),
     "training": ("Training",),

@@ -193,7 +193,9 @@ def test_comparison_has_the_scores_of_each_run_and_the_bootstrap_of_their_rows(r
 
 def test_comparison_decodes_with_the_beam_it_is_given(runs):
     found = compare(runs, "valid", beam=3, length_penalty=0.5)
-    assert [row.score for row in found.runs] == [run.evaluate("valid", 3, 0.5).score for run in runs]
+    assert [row.score for row in found.runs] == [
+        run.evaluate("valid", beam=3, length_penalty=0.5).score for run in runs
+    ]
     assert "|beam:3|lp:0.5|" in found.signature
 
 

@@ -41,6 +41,18 @@ LengthPenalty = Annotated[
     float,
     typer.Option(min=-5, max=5, callback=finite, help="Rank by log p / length^PENALTY; 0 ranks by probability."),
 ]
+Mbr = Annotated[
+    int,
+    typer.Option(
+        min=0, max=1000, help="Minimum Bayes risk: of so many samples, the one that agrees most with the others."
+    ),
+]
+Utility = Annotated[
+    str | None, typer.Option("--metric", help="With --mbr: what agreement is measured by. Default: the run's metric.")
+]
+Unk = Annotated[
+    bool | None, typer.Option("--unk/--no-unk", help="Whether <unk> may be written. Default: the run's evaluation.unk.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Trust = Annotated[
     bool,
@@ -74,9 +86,14 @@ def command(
         )
 
 
-def require_beam(beam: int, length_penalty: float) -> None:
+def search_of(beam: int, length_penalty: float, mbr: int, metric: str | None, unk: bool | None) -> dict[str, Any]:
+    """The search that options ask for; what they leave out is the run's."""
     if length_penalty and beam == 1:
         raise ConfigError(f"--length-penalty {length_penalty:g} needs --beam: greedy search has one sentence to rank")
+    if metric is not None and not mbr:
+        raise ConfigError(f"--metric {metric} needs --mbr, such as --mbr 32: it is what samples are compared by")
+    search = {"beam": beam, "length_penalty": length_penalty, "mbr": mbr, "metric": metric}
+    return search if unk is None else {**search, "unk": unk}
 
 
 def split_names(names: str | None) -> list[str]:

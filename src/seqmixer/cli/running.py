@@ -15,15 +15,18 @@ from seqmixer.cli.options import (
     ConfigFile,
     Json,
     LengthPenalty,
+    Mbr,
     MetricNames,
     Out,
     RunFolder,
     Settings,
     Trust,
+    Unk,
+    Utility,
     app,
     finite,
     put,
-    require_beam,
+    search_of,
     seed_option,
     show,
     split_names,
@@ -84,12 +87,15 @@ def evaluate(
     split: Annotated[str, typer.Option(help="train, valid or test.")] = "test",
     beam: Beam = 1,
     length_penalty: LengthPenalty = 0.0,
+    mbr: Mbr = 0,
+    metric: Utility = None,
+    unk: Unk = None,
     metrics: MetricNames = None,
     standard: Annotated[bool, typer.Option("--standard", help="Also sacreBLEU's scores of the whole text.")] = False,
     trust: Trust = False,
     as_json: Json = False,
 ) -> None:
-    """Score a run on a split, with greedy or beam search.
+    """Score a run on a split, with greedy search, a beam or minimum Bayes risk.
 
     The scores are those of the run's metrics on references cropped at T; of a run on raw text ([text] in its config),
     also sacreBLEU's scores of what a person reads. With --standard, BLEU and chrF by sacreBLEU on the text as it was,
@@ -97,14 +103,15 @@ def evaluate(
 
     \b
     seqmixer evaluate runs/toy-translation --beam 5 --standard
+    seqmixer evaluate runs/toy-translation --mbr 32 --metric chrf
     seqmixer evaluate runs/toy-translation --metrics "rouge_l, 0.5*bleu + 0.5*my_reward:overlap"
     """
     from seqmixer.evaluation import described
     from seqmixer.runs import load
 
-    require_beam(beam, length_penalty)
+    search = search_of(beam, length_penalty, mbr, metric, unk)
     opened = load(run, trust)
-    result = opened.evaluate(split, beam, length_penalty, split_names(metrics))
+    result = opened.evaluate(split, split_names(metrics), **search)
     values: list[dict[str, object]] = [
         {"metric": each.metric, "score": each.score, "signature": each.signature} for each in result.scored
     ]
@@ -128,12 +135,15 @@ def generate(
     beam: Beam = 1,
     nbest: Annotated[int, typer.Option(min=1, help="Hypotheses to give for each source; needs --json.")] = 1,
     length_penalty: LengthPenalty = 0.0,
+    mbr: Mbr = 0,
+    metric: Utility = None,
+    unk: Unk = None,
     sample: Annotated[bool, typer.Option("--sample", help="Draw words instead of taking the most likely.")] = False,
     temperature: Annotated[
-        float | None, typer.Option(min=0.01, callback=finite, help="With --sample: below 1 sharpens. Default: 1.")
+        float | None, typer.Option(min=0.01, callback=finite, help="Of samples: below 1 sharpens. Default: 1.")
     ] = None,
-    top_k: Annotated[int | None, typer.Option(min=1, help="With --sample: only the so many best words.")] = None,
-    seed: Annotated[int | None, seed_option("With --sample: of the draws. Default: 1.")] = None,
+    top_k: Annotated[int | None, typer.Option(min=1, help="Of samples: only the so many best words.")] = None,
+    seed: Annotated[int | None, seed_option("Of the draws. Default: 1.")] = None,
     as_json: Json = False,
 ) -> None:
     """Write a sentence for each source: one line in, one line out.
@@ -144,29 +154,32 @@ def generate(
     \b
     echo "barne brua rodarn domern tagre" | seqmixer generate runs/toy-translation
     seqmixer generate runs/toy-translation source.txt --beam 5 --nbest 5 --json
+    seqmixer generate runs/toy-translation source.txt --mbr 32 --metric chrf
     """
     import torch
 
     from seqmixer.data import read_features
     from seqmixer.decoding import greedy, sampler
     from seqmixer.runs import load
-    from seqmixer.runs.inference import BATCH, Search, write
+    from seqmixer.runs.inference import BATCH, write
 
-    require_beam(beam, length_penalty)
+    search = search_of(beam, length_penalty, mbr, metric, unk)
     if nbest > 1 and not as_json:
         raise ConfigError(f"--nbest {nbest} needs --json: a line of text has room for one hypothesis")
     for option, value in {"--temperature": temperature, "--top-k": top_k, "--seed": seed}.items():
-        if value is not None and not sample:
-            raise ConfigError(f"{option} {value} needs --sample: without it the most likely words are taken")
-    torch.manual_seed(1 if seed is None else seed)
-    search = Search(beam, nbest, length_penalty, sampler(temperature or 1.0, top_k) if sample else greedy)
+        if value is not None and not (sample or mbr):
+            raise ConfigError(f"{option} {value} needs --sample or --mbr: without it the most likely words are taken")
+    seed = 1 if seed is None else seed
+    torch.manual_seed(seed)
+    choose = sampler(temperature or 1.0, top_k) if sample or mbr else greedy
     opened = load(run)
+    searched = opened.search(**search, nbest=nbest, choose=choose, seed=seed)
     asked = source is None and sys.stdin.isatty()
     sources = read_features(source) if source and source.suffix in (".npy", ".npz") else lines(source)
     if asked and not isinstance(sources, torch.Tensor):
         sources = prompted(opened, sources)
     at_once = 1 if asked else BATCH  # a person waits for each line
-    for written in write(opened, sources, search, at_once):
+    for written in write(opened, sources, searched, at_once):
         if as_json:
             pairs = zip(written.hypotheses, written.log_probs, strict=True)
             found = [{"text": text, "log_prob": round(log_prob, 4)} for text, log_prob in pairs]
@@ -181,6 +194,9 @@ def compare(
     split: Annotated[str, typer.Option(help="train, valid or test.")] = "test",
     beam: Beam = 1,
     length_penalty: LengthPenalty = 0.0,
+    mbr: Mbr = 0,
+    metric: Utility = None,
+    unk: Unk = None,
     metrics: MetricNames = None,
     trust: Trust = False,
     as_json: Json = False,
@@ -199,8 +215,8 @@ def compare(
     from seqmixer.experiments.compare import compare as compare_runs
     from seqmixer.runs import load
 
-    require_beam(beam, length_penalty)
-    main = compare_runs([load(run, trust) for run in runs], split, beam, length_penalty, split_names(metrics))
+    search = search_of(beam, length_penalty, mbr, metric, unk)
+    main = compare_runs([load(run, trust) for run in runs], split, split_names(metrics), **search)
     each = [main, *main.others]
     if as_json:
         found = [{"metric": one.metric, "signature": one.signature, "runs": as_rows(one)} for one in each]

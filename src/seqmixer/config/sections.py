@@ -221,3 +221,5 @@ class EvaluationConfig(Section):
     byte-level BPE's Ġ), they are merged into words first, or counted as they are."""
     batch_size: int = Field(256, ge=1)
     """Sentences decoded together."""
+    unk: bool = True
+    """Whether the model may write UNK, in validation and in every later search; its samples in training always may."""

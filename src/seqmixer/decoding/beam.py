@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from seqmixer.decoding.generate import deployed, read
-from seqmixer.types import BOS, EOS, PAD, SequenceModel
+from seqmixer.types import BOS, EOS, PAD, UNK, SequenceModel
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,7 @@ def beam_search(
     length: int,
     beam: int,
     length_penalty: float = 0.0,
+    unk: bool = True,
     *,
     given: Tensor | None = None,
     keep: Tensor | None = None,
@@ -37,6 +38,7 @@ def beam_search(
     by log p / |w|^length_penalty: 0 ranks by probability, 1 by the mean log-probability of a word.
 
     Args:
+        unk: whether sentences with UNK are among them.
         given: (B, T) words that a sentence begins with, where `keep` (B, T) is true; log p does not count them.
         stochastic: Rank by log p with Gumbel noise instead: the sentences are then a sample without replacement, in
             the order in which they were drawn (Kool et al. 2019, Algorithm 1). `log_prob` is what they are ranked by.
@@ -58,6 +60,8 @@ def beam_search(
             h, state = model.step(model.embed(word), state, context)
             next_log_p = model.scores(h).float().log_softmax(-1).view(B, K, -1)  # (B, K, V)
             next_log_p[:, :, : BOS + 1] = -torch.inf  # PAD and BOS do not even fill a beam
+            if not unk:
+                next_log_p[:, :, UNK] = -torch.inf
             V = next_log_p.shape[-1]
             longer = log_p.unsqueeze(-1) + next_log_p
             ranked = perturbed(value, longer) if stochastic else longer

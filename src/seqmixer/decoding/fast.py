@@ -37,6 +37,7 @@ def beam_search(
     length: int,
     beam: int,
     length_penalty: float = 0.0,
+    unk: bool = True,
     *,
     given: Tensor | None = None,
     keep: Tensor | None = None,
@@ -46,9 +47,9 @@ def beam_search(
 
     def run(source: Tensor, given: Tensor | None = None, keep: Tensor | None = None) -> Hypotheses:
         return plain_beam_search(
-            model, source, length, beam, length_penalty, given=given, keep=keep, stochastic=stochastic
+            model, source, length, beam, length_penalty, unk, given=given, keep=keep, stochastic=stochastic
         )
 
     inputs = (source,) if given is None or keep is None else (source, given, keep)
-    found: Hypotheses = programs(model)(("beam", length, beam, length_penalty, stochastic), run, *inputs)
+    found: Hypotheses = programs(model)(("beam", length, beam, length_penalty, unk, stochastic), run, *inputs)
     return Hypotheses(found.words.clone(), found.log_prob.clone())

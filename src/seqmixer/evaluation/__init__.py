@@ -10,7 +10,6 @@ from seqmixer.evaluation.corpus import (
     evaluate,
     perplexity,
     read_scores,
-    search,
     signature,
 )
 from seqmixer.evaluation.effects import described, effects
@@ -30,7 +29,6 @@ __all__ = [
     "perplexity",
     "read_scores",
     "read_sentences",
-    "search",
     "signature",
     "write_sentences",
 ]

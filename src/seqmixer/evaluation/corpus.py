@@ -10,7 +10,7 @@ from torch import Tensor
 
 from seqmixer import __version__, files
 from seqmixer.data import Split, Table, Task, in_order
-from seqmixer.decoding import deployed, fast, free, greedy, shift
+from seqmixer.decoding import GREEDY, Search, deployed, shift
 from seqmixer.evaluation.effects import effects
 from seqmixer.losses import cross_entropy
 from seqmixer.parallel import ranks
@@ -85,17 +85,16 @@ def evaluate(
     task: Task,
     split: Split,
     *metrics: Metric,
-    beam: int = 1,
-    length_penalty: float = 0.0,
+    search: Search = GREEDY,
     batch_size: int = 256,
 ) -> Evaluation:
-    """Decode a split by greedy search (beam 1) or beam search, score it by one or more metrics, measure side effects.
+    """Decode a split, score it by one or more metrics, measure side effects.
 
     References are cropped at T, as the paper's are.
     """
 
     def counted(batch: Batch) -> tuple[Tensor, ...]:
-        words = search(model, batch.source, task.length, beam, length_penalty)  # (B, T)
+        words = search.best(model, batch.source, task.length)  # (B, T)
         rollout = batch.rollout(words)
         return words, *(metric.statistics(rollout) for metric in metrics)
 
@@ -106,7 +105,7 @@ def evaluate(
     scored = []
     for metric, parts in zip(metrics, rows, strict=True):
         statistics = torch.cat(parts).cpu()
-        how = signature(metric, task.length, len(split), beam, length_penalty)
+        how = signature(metric, task.length, len(split), search)
         scored.append(Scored(metric.name, float(metric.corpus(statistics)), how, statistics))
     return Evaluation(
         scored,
@@ -115,13 +114,6 @@ def evaluate(
         sources=[str(meta["source"]) for meta in split.meta],
         effects=effects(words, table),
     )
-
-
-def search(model: SequenceModel, source: Tensor, length: int, beam: int, length_penalty: float = 0.0) -> Tensor:
-    """The best sentence for each source.  -> (B, T)"""
-    if beam == 1:
-        return fast.generate(model, source, *free(source, length), greedy)
-    return fast.beam_search(model, source, length, beam, length_penalty).words[:, 0]
 
 
 @torch.no_grad()
@@ -139,10 +131,9 @@ def perplexity(model: SequenceModel, task: Task, split: Split, batch_size: int =
     return math.exp(min(float(total / words), 700.0))  # a diverged model has a number too
 
 
-def signature(metric: Metric, length: int, sentences: int, beam: int, length_penalty: float) -> str:
+def signature(metric: Metric, length: int, sentences: int, search: Search) -> str:
     """How a score was made; two scores compare only where it is equal."""
-    search = f"beam:{beam}" + (f"|lp:{length_penalty:g}" if length_penalty and beam > 1 else "")
-    return f"{metric.signature}|cut:{length}|{search}|n:{sentences}|seqmixer:{__version__}"
+    return f"{metric.signature}|cut:{length}|{search.signature}|n:{sentences}|seqmixer:{__version__}"
 
 
 def device_of(model: SequenceModel) -> torch.device:

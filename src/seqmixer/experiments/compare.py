@@ -56,9 +56,8 @@ class Comparison:
 def compare(
     runs: Sequence[Run],
     split: str = "test",
-    beam: int = 1,
-    length_penalty: float = 0.0,
     metrics: Sequence[str] = (),
+    **search: Any,
 ) -> Comparison:
     """Decode a split with every run, and test each against the first: by their own metrics, or by these."""
     if len(runs) < 2:
@@ -67,7 +66,7 @@ def compare(
     for other in others:
         require_same_yardstick(first, other, split, metrics)
     counting = first.metrics(first.task(), metrics)
-    evaluations = [run.evaluate(split, beam, length_penalty, metrics) for run in runs]
+    evaluations = [run.evaluate(split, metrics, **search) for run in runs]
     main, *more = (compared(i, metric, runs, evaluations, split) for i, metric in enumerate(counting))
     return replace(main, others=more, effects=[evaluation.effects for evaluation in evaluations])
 

@@ -1,6 +1,7 @@
 """What a sequence is rewarded with, and how a corpus is scored, from the same counts (Sec. 4)."""
 
 from seqmixer.functions import from_path
+from seqmixer.rewards.agreement import consensus
 from seqmixer.rewards.bleu import best_sentence_bleu, sentence_bleu
 from seqmixer.rewards.characters import CharacterTable
 from seqmixer.rewards.chrf import chrf_metric
@@ -73,6 +74,7 @@ __all__ = [
     "chrf_metric",
     "cider_metric",
     "combined",
+    "consensus",
     "detect",
     "from_path",
     "is_replayable",

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from seqmixer.data import Split, in_order
 from seqmixer.data.captions import plain
-from seqmixer.decoding import beam_search, deployed, free, generate, greedy, read, sampler, shift
+from seqmixer.decoding import beam_search, deployed, free, generate, greedy, read, sampler, shift, without_unk
 from seqmixer.errors import ConfigError, DataError
 from seqmixer.evaluation import device_of
 from seqmixer.runs import Run
@@ -124,14 +124,15 @@ def searched(run: Run, source: Tensor, searches: Searches) -> Tensor:
 
     Not by the captured programs of `fast`: each size of a batch would be one more of them.
     """
-    T = run.dimensions.length
-    found = [generate(run.model, source, *free(source, T), greedy).unsqueeze(1)]
+    T, unk = run.dimensions.length, run.config.evaluation.unk
+    best, drawing = (c if unk else without_unk(c) for c in (greedy, sampler(searches.temperature, None)))
+    found = [generate(run.model, source, *free(source, T), best).unsqueeze(1)]
     if searches.beam > 1:
-        hypotheses = beam_search(run.model, source, T, searches.beam, searches.length_penalty)
+        hypotheses = beam_search(run.model, source, T, searches.beam, searches.length_penalty, unk)
         found.append(hypotheses.words.masked_fill(hypotheses.log_prob.isinf().unsqueeze(-1), PAD))
     if searches.samples:
         given, keep = free(source.repeat_interleave(searches.samples, 0), T)
-        drawn = generate(run.model, source, given, keep, sampler(searches.temperature, None))
+        drawn = generate(run.model, source, given, keep, drawing)
         found.append(drawn.view(len(source), searches.samples, T))
     return torch.cat(found, 1)
 

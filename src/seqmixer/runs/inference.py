@@ -8,36 +8,13 @@ import torch
 from torch import Tensor
 
 from seqmixer.data import Split, in_order
-from seqmixer.decoding import Hypotheses, fast, free, greedy, score
-from seqmixer.errors import ConfigError, DataError
+from seqmixer.decoding import Search
+from seqmixer.errors import DataError
 from seqmixer.evaluation import device_of
 from seqmixer.runs import Run
-from seqmixer.types import EOS, Choose
+from seqmixer.types import EOS
 
 BATCH = 64  # sources that are read, and written for, at a time
-
-
-@dataclass(frozen=True)
-class Search:
-    """How sentences are found. With beam 1 each word is chosen by `choose`: greedy, sample or a sampler."""
-
-    beam: int = 1
-    nbest: int = 1  # how many hypotheses of the beam are given
-    length_penalty: float = 0.0
-    choose: Choose = greedy
-
-    def __post_init__(self) -> None:
-        if self.nbest > self.beam:
-            raise ConfigError(f"asked for the best {self.nbest} of a beam of {self.beam}; raise --beam to {self.nbest}")
-        if self.beam > 1 and self.choose is not greedy:
-            raise ConfigError(f"asked for samples and for a beam of {self.beam}; choose one of the two")
-
-    def __call__(self, run: Run, source: Tensor) -> Hypotheses:
-        length = run.dimensions.length
-        if self.beam > 1:
-            return fast.beam_search(run.model, source, length, self.beam, self.length_penalty)
-        words = fast.generate(run.model, source, *free(source, length), self.choose)  # (B, T)
-        return Hypotheses(words.unsqueeze(1), score(run.model, source, words).unsqueeze(1))
 
 
 @dataclass(frozen=True)
@@ -61,7 +38,7 @@ def write(run: Run, sources: Iterable[str] | Tensor, search: Search, batch_size:
         raise DataError(f"{run.folder} is a model of {kinds[wanted]}, but was given {kinds[got]}")
     for names, split in chunks(run, sources, batch_size):
         (batch,) = in_order(split, batch_size, run.dimensions.length)
-        found = search(run, batch.source.to(device_of(run.model)))
+        found = search.hypotheses(run.model, batch.source.to(device_of(run.model)), run.dimensions.length)
         for name, words, log_prob in zip(names, found.words, found.log_prob, strict=True):
             if run.source_vocab and not name.strip():
                 yield Written(name, [""], [0.0])

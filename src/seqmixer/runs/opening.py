@@ -11,8 +11,10 @@ from torch import Tensor
 from seqmixer.build import Dimensions, Metrics, build_model, build_task
 from seqmixer.config import Config
 from seqmixer.data import Split, Task, Vocabulary
-from seqmixer.errors import RunError, unknown
+from seqmixer.decoding import Search
+from seqmixer.errors import ConfigError, RunError, unknown
 from seqmixer.evaluation import Evaluation, evaluate
+from seqmixer.functions import is_path
 from seqmixer.kernels import set_matmul_precision
 from seqmixer.rewards import BUILT_IN, Metric, parse
 from seqmixer.runs.folder import read_dimensions, saved_vocabs
@@ -52,21 +54,43 @@ class Run:
         ]
 
     def generate(self, sources: Sequence[str] | Tensor, **search: Any) -> list[str]:
-        """The best sentence for each line of text or row of features (n, D): see `inference.Search`, such as beam=5."""
-        from seqmixer.runs.inference import Search, write
+        """The best sentence for each line of text or row of features (n, D): see `search`, such as beam=5."""
+        from seqmixer.runs.inference import write
 
-        return [written.hypotheses[0] for written in write(self, sources, Search(**search))]
+        return [written.hypotheses[0] for written in write(self, sources, self.search(**search))]
+
+    def search(self, metric: str | None = None, **chosen: Any) -> Search:
+        """How sentences are found: `decoding.Search`, with the settings of the run where nothing else is asked for.
+
+        Args:
+            metric: the utility of mbr. Default: the metric that selected the best model.
+        """
+        chosen = {"unk": self.config.evaluation.unk} | chosen
+        if not chosen.get("mbr"):
+            if metric is not None:
+                raise ConfigError(
+                    f"metric = {metric!r} is the utility of MBR; set mbr to a number of samples, such as 32"
+                )
+            return Search(**chosen)
+        names = [metric] if metric else self.config.metrics[:1]
+        if code := next(filter(is_path, self.counted(names)), None):
+            raise ConfigError(
+                f"{code!r} is a Python function; MBR compares sentences on the device: choose a built-in metric"
+            )
+        nothing = Split([], [], [])
+        words = Task("words", nothing, nothing, nothing, self.source_vocab, self.target_vocab, self.dimensions.length)
+        counted = "cider" in self.counted(names)  # its document frequencies are of the training data
+        (utility,) = self.metrics(self.task() if counted else words, names)
+        return Search(utility=utility, **chosen)
 
     def task(self) -> Task:
         """The data of the run, read again: in its words, and with its T, also where the files have grown."""
         data = self.config.data.model_copy(update={"length": self.dimensions.length})
         return build_task(data, (self.source_vocab, self.target_vocab), self.config.text)
 
-    def evaluate(
-        self, split: str = "test", beam: int = 1, length_penalty: float = 0.0, metrics: Sequence[str] = ()
-    ) -> Evaluation:
-        """Score a split by the metrics of the run, or by others."""
-        task = self.task()
+    def evaluate(self, split: str = "test", metrics: Sequence[str] = (), **search: Any) -> Evaluation:
+        """Score a split by the metrics of the run, or by others; see `search`, such as beam=5."""
+        task, searched = self.task(), self.search(**search)
         chosen = named_split(task, split)
         fitted = any(BUILT_IN[name].fitted for name in self.counted(metrics) & BUILT_IN.keys())
         counted = {"train": task.train} if fitted else {}
@@ -76,9 +100,8 @@ class Run:
             task,
             chosen,
             *self.metrics(task, metrics),
-            beam=beam,
-            length_penalty=length_penalty,
-            batch_size=self.config.evaluation.batch_size,
+            search=searched,
+            batch_size=max(1, self.config.evaluation.batch_size // max(1, searched.mbr)),
         )
 
     def explain(self, source: str | Tensor, reference: str | None = None, **searches: Any) -> "Explanation":

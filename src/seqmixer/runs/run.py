@@ -24,6 +24,7 @@ from seqmixer.build import (
 )
 from seqmixer.config import TOYS, Config, HuggingFaceSettings
 from seqmixer.data import Task, coverage, in_order
+from seqmixer.decoding import Search
 from seqmixer.errors import RewardError, RunError
 from seqmixer.evaluation import SCORES, Scores, TestScore, evaluate, write_sentences
 from seqmixer.parallel import ranks
@@ -108,6 +109,7 @@ def train_alone(config: Config, folder: Path, callbacks: Sequence[Callback], tas
         epochs=epochs,
         settings=config.training,
         decode_batch=config.evaluation.batch_size,
+        search=Search(unk=config.evaluation.unk),
         metrics=chosen,
         seed=config.seed,
         callbacks=callbacks,
@@ -188,7 +190,9 @@ def start_from(model: SequenceModel, task: Task, folder: Path) -> None:
 
 def write_scores(run: Run, task: Task, metrics: Sequence[Metric]) -> None:
     """scores.json: the test scores of the best model, greedy search."""
-    test = evaluate(run.model, task, task.test, *metrics, batch_size=run.config.evaluation.batch_size)
+    test = evaluate(
+        run.model, task, task.test, *metrics, search=run.search(), batch_size=run.config.evaluation.batch_size
+    )
     if not ranks.first():
         return
     best = restored_best(checkpoint.load(run.folder / "best")[1], run.folder / "best")

@@ -9,6 +9,7 @@ import torch
 from seqmixer.algorithms import Algorithm, Stage, symptoms
 from seqmixer.config import TrainingConfig
 from seqmixer.data import Table, Task, batch_count, batches
+from seqmixer.decoding import GREEDY, Search
 from seqmixer.errors import RewardError
 from seqmixer.evaluation import evaluate, perplexity
 from seqmixer.parallel import ranks
@@ -41,6 +42,7 @@ class Training:
         settings: TrainingConfig | None = None,
         metrics: Sequence[Metric] = (DEFAULT,),
         decode_batch: int = 256,
+        search: Search = GREEDY,
         seed: int = 1,
         callbacks: Sequence[Callback] = (),
     ) -> None:
@@ -49,7 +51,7 @@ class Training:
         self.device = device(self.settings.device)
         self.model, self.algorithm = model.to(self.device), algorithm.to(self.device)
         self.task, self.out, self.epochs, self.seed = task, Path(out), epochs, seed
-        self.metrics, self.decode_batch = metrics, decode_batch  # the first metric selects the best model
+        self.metrics, self.search, self.decode_batch = metrics, search, decode_batch  # the first metric selects
         self.train = Table.of(task.train, self.device)
         self.batch_count = batch_count(task.train, self.settings.batch_size)
         self.callbacks = [Log(self.out), *callbacks] if ranks.first() else []  # the log first: all else may fail
@@ -170,8 +172,9 @@ class Training:
         """Validate, keep the model if it is the best, log, adapt the rate, save if it is time."""
         position, stage = self.position, self.stage
         with self.clock.time("validate"):
-            ppl = perplexity(self.model, self.task, self.task.valid, self.decode_batch)
-            valid = evaluate(self.model, self.task, self.task.valid, *self.metrics, batch_size=self.decode_batch)
+            given = self.model, self.task, self.task.valid
+            ppl = perplexity(*given, self.decode_batch)
+            valid = evaluate(*given, *self.metrics, search=self.search, batch_size=self.decode_batch)
         position.epoch, position.batch = position.epoch + 1, 0
         better = (valid.score, -ppl) > (position.best, -position.best_perplexity)
         if better:
@@ -260,10 +263,7 @@ class Training:
         return f"went back to {model}, rate {position.rate:g}"
 
     def lose_patience(self, better: bool, patience: int | None) -> bool:
-        """Count the epochs that did not beat the best model; after so many, restore it or end. None: do not count.
-
-        -> whether that was now
-        """
+        """Restore the best model, or end, after so many epochs (None: never) that did not beat it. -> whether it did"""
         position = self.position
         position.waited = 0 if better or patience is None else position.waited + 1
         if patience is None or position.waited < patience:

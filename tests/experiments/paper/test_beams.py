@@ -3,6 +3,7 @@ from types import SimpleNamespace
 import pytest
 
 from seqmixer.data import in_order
+from seqmixer.decoding import Search
 from seqmixer.evaluation import evaluate
 from seqmixer.evaluation.scoring import paper, standard
 from seqmixer.experiments.paper import beams
@@ -25,7 +26,7 @@ def test_paper_scores_are_those_of_the_released_evaluator_on_text_with_unk(mixer
     run, task, measured = mixer
     assert any("<unk>" in task.target_vocab.decode(references[0]) for references in task.test.references)
     for width in (1, 3, 10):
-        found = evaluate(run.model, task, task.test, BLEU, beam=width)
+        found = evaluate(run.model, task, task.test, BLEU, search=Search(beam=width))
         texts = [[task.target_vocab.decode(ids) for ids in references] for references in task.test.references]
         sources = [meta["source"] for meta in task.test.meta]
         for score in paper(found.hypotheses, texts, sources, ["bleu", "rouge2"], task.length):
@@ -39,7 +40,7 @@ def test_standard_scores_are_of_whole_references(mixer):
     run, task, measured = mixer
     every = standard_metrics("rouge2", images=False)
     for width, names in ((1, every), (4, every[:1]), (10, every)):
-        found = evaluate(run.model, task, task.test, BLEU, beam=width)
+        found = evaluate(run.model, task, task.test, BLEU, search=Search(beam=width))
         expected = standard(found.hypotheses, found.references, names)
         assert measured["beams"][str(width)]["standard"] == {score.metric: score.value for score in expected}
     assert list(measured["beams"]) == [str(width) for width in range(1, 11)]

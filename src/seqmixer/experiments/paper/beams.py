@@ -17,7 +17,8 @@ from torch import Tensor
 from seqmixer import __version__, files
 from seqmixer.build import Metrics
 from seqmixer.data import Task, in_order
-from seqmixer.evaluation import device_of, search
+from seqmixer.decoding import Search
+from seqmixer.evaluation import device_of
 from seqmixer.evaluation.scoring import METRICS, kept, paper_signature, standard
 from seqmixer.experiments.grid import data_of
 from seqmixer.kernels import warming
@@ -110,12 +111,12 @@ def judge(run: Run, metrics: Sequence[str]) -> Mapping[str, Any]:
 
 def decode(run: Run, tests: list[Batch], width: int) -> tuple[Tensor, float]:
     """The words for the test split, and the seconds it took once the machine was warm.  -> (n, T)"""
-    length = run.dimensions.length
+    length, search = run.dimensions.length, Search(beam=width)
     shapes = {batch.source.shape: batch for batch in tests}  # each has a program of its own
     for batch in [tests[0], *[*shapes.values()] * warming(tests[0].source)]:
-        search(run.model, batch.source, length, width).cpu()
+        search.best(run.model, batch.source, length).cpu()
     began = time.perf_counter()
-    words = torch.cat([search(run.model, batch.source, length, width) for batch in tests])
+    words = torch.cat([search.best(run.model, batch.source, length) for batch in tests])
     words.cpu()  # waits for the device
     return words, time.perf_counter() - began
 

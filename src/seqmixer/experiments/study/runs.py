@@ -73,7 +73,7 @@ def judge(run: Run) -> Mapping[str, Any]:
     counts: dict[str, Tensor] = {}
     for width in WIDTHS:
         size = max(1, run.config.evaluation.batch_size // width)
-        found = evaluate(run.model, task, task.test, *metrics, beam=width, batch_size=size)
+        found = evaluate(run.model, task, task.test, *metrics, search=run.search(beam=width), batch_size=size)
         scores[str(width)] = {each.metric: each.score for each in found.scored}
         effects[str(width)] = found.effects
         counts |= {f"{width} {each.metric}": each.statistics.contiguous() for each in found.scored}
