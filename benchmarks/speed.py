@@ -100,7 +100,7 @@ def algorithm(label: str, shape: Shape, features: int) -> Algorithm:
         return Dad([0.5], generate=fast.generate)
     kind = ALGORITHMS[name]
     settings = kind.Settings(name=name, **later, **(FOUR if samples == "k=4" else {}))
-    return kind.of(settings, Parts(shape.reward, features, T, fast.generate))
+    return kind.of(settings, Parts(shape.reward, features, T, shape.dimensions.target_vocab, 1, fast.generate))
 
 
 def milliseconds(run: Callable[[], object], device: torch.device, repeat: int) -> float:

@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from seqmixer.algorithms import ALGORITHMS
+from seqmixer.algorithms import ALGORITHMS, Parts
 from seqmixer.build import Dimensions, Metrics, build_algorithm, build_model, build_task
 from seqmixer.config import Config, RecurrentSettings, RewardConfig, TransformerSettings
 from seqmixer.errors import ConfigError
@@ -14,6 +14,7 @@ from seqmixer.rewards import METRICS
 from seqmixer.runs import train
 from seqmixer.types import EOS, PAD, Rollout
 
+PARTS = Parts(METRICS["bleu"].reward, features=4, length=6, words=9, epochs=3)
 NAMES = [*METRICS, "cider", "chrf", "chrf++"]
 
 
@@ -154,8 +155,8 @@ def test_the_settings_of_a_transformer_reach_it():
 @pytest.mark.parametrize("name", ["reinforce", "mixer"])
 def test_the_weight_of_the_kl_term_reaches_the_algorithm(name):
     settings = ALGORITHMS[name].Settings
-    assert build_algorithm(settings(kl=0.2), METRICS["bleu"], 4, 6, 9).kl == 0.2
-    assert build_algorithm(settings(), METRICS["bleu"], 4, 6, 9).kl == 0
+    assert build_algorithm(settings(kl=0.2), PARTS).kl == 0.2
+    assert build_algorithm(settings(), PARTS).kl == 0
 
 
 @pytest.mark.parametrize("name", ["elman", "lstm", "gru", "transformer"])
@@ -200,7 +201,7 @@ def function(): ...
 def own(tmp_path, monkeypatch):
     (tmp_path / "own_kinds.py").write_text(OWN)
     monkeypatch.chdir(tmp_path)
-    return lambda **table: build_algorithm(Config.parse({"algorithm": table}).algorithm, METRICS["bleu"], 4, 6, 9)
+    return lambda **table: build_algorithm(Config.parse({"algorithm": table}).algorithm, PARTS)
 
 
 def test_a_config_names_an_algorithm_of_the_users_own_with_its_settings(own):

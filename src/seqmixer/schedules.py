@@ -36,6 +36,16 @@ def forced_words(length: int, delta: int, xent_epochs: int, mixed_epochs: int, t
     return schedule or [length]
 
 
+def falling_words(length: int, warmup: int, epochs: int) -> list[int]:
+    """E2E: s by epoch, T for `warmup` epochs, then evenly down to 1 in the last.
+
+    >>> falling_words(length=10, warmup=2, epochs=5)
+    [10, 10, 7, 4, 1]
+    """
+    falling = max(epochs - warmup, 1)
+    return [length] * warmup + [length - round((length - 1) * (i + 1) / falling) for i in range(falling)]
+
+
 def stages(schedule: Sequence[Value]) -> list[tuple[Value, int, int]]:
     """A schedule as (value, first epoch, last epoch) of each stretch of equal values, epochs counted from 1.
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from networks import H, T, V, batch_for, network
-from seqmixer.algorithms import ALGORITHMS, SampledSettings
+from seqmixer.algorithms import ALGORITHMS, Parts, SampledSettings
 from seqmixer.build import build_algorithm
 from seqmixer.config import Config
 from seqmixer.rewards import sentence_bleu
@@ -17,7 +17,7 @@ WHOLE, HALF, NONE = 0, 1, 2  # epochs
 def made(name, **settings):
     config = Config.parse({"algorithm": {"name": name, **settings}}).algorithm
     torch.manual_seed(2)  # what an algorithm has of its own begins alike
-    return build_algorithm(config, sentence_bleu, H, T, V)
+    return build_algorithm(config, Parts(sentence_bleu, H, T, V, 3))
 
 
 def learnt(algorithm, epoch):

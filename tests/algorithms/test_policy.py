@@ -14,6 +14,7 @@ from seqmixer.algorithms import (
     Grpo,
     LeaveOneOut,
     LinearBaseline,
+    Parts,
     Ppo,
     Reinforce,
     Rloo,
@@ -240,7 +241,9 @@ def test_the_greedy_sentence_is_given_the_first_words_too():
     config = Config.parse(
         {"algorithm": {"name": "scst", "anneal": True, "xent_epochs": 0, "mixed_epochs": 1, "delta": 1}}
     )
-    made = build_algorithm(config.algorithm, lambda rollout: seen.append(rollout.words) or torch.zeros(4), H, T, V)
+    made = build_algorithm(
+        config.algorithm, Parts(lambda rollout: seen.append(rollout.words) or torch.zeros(4), H, T, V, 1)
+    )
     made(translator().float(), BATCH, 0)  # s = 1
     assert seen[0][:, 0].tolist() == [3, 3, 4, 4]
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from seqmixer.algorithms import Candidates, LeaveOneOut, LinearBaseline, Mixer, Reinforce, symptoms
+from seqmixer.algorithms import Candidates, LeaveOneOut, LinearBaseline, Mixer, Parts, Reinforce, symptoms
 from seqmixer.build import build_algorithm
 from seqmixer.config import Config
 from seqmixer.decoding import shift
@@ -123,7 +123,7 @@ def test_every_sentence_is_drawn_for_itself_and_paid_by_the_references_of_its_so
 
     config = Config.parse({"algorithm": {"name": kind, "samples": 3, "baseline": "leave-one-out", "xent_epochs": 0}})
     torch.manual_seed(1)
-    build_algorithm(config.algorithm, reward, H, T, V)(translator().float(), BATCH, 9)
+    build_algorithm(config.algorithm, Parts(reward, H, T, V, 10))(translator().float(), BATCH, 9)
 
     (rollout,) = seen
     assert torch.equal(rollout.references, BATCH.references[THRICE])

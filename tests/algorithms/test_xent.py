@@ -3,9 +3,12 @@ import math
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 from seqmixer.algorithms import Stage, Xent
+from seqmixer.decoding import shift
 from seqmixer.kernels import plain
+from seqmixer.losses import unlikelihood_loss
 from seqmixer.models import AttentiveEncoder, ElmanCell, LSTMCell, Recurrent
 from seqmixer.types import BOS, EOS, PAD, Batch
 
@@ -84,3 +87,48 @@ def test_every_epoch_is_the_same_stage():
     assert Xent().stage(0) == Xent().stage(99) == Stage("XENT", program="xent")
     assert Xent().reward is None
     assert list(Xent().parameters()) == []
+
+
+def test_smoothed_labels_are_torchs_among_the_words_that_can_be_written():
+    model = translator()
+    scores = model.scores(model.unroll(shift(TARGET), model.encode(SOURCE)))[..., EOS:]  # not PAD and BOS
+
+    loss = Xent(smoothing=0.3)(model, BATCH, 0)
+
+    targets = (TARGET - EOS).masked_fill(TARGET == PAD, -100)
+    expected = F.cross_entropy(scores.flatten(0, 1), targets.flatten(), label_smoothing=0.3, reduction="sum") / 3
+    torch.testing.assert_close(loss.value, expected)
+    for a, b in zip(gradients(model, loss), torch.autograd.grad(expected, list(model.parameters())), strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_unlikelihood_is_of_the_words_that_were_there_before_each_once_and_not_of_the_target():
+    model = translator()
+    words = [[5, 4, 5, 5, EOS, PAD], [3, 3, 3, 4, 3, 4]]
+    target = torch.tensor(words)
+    batch = Batch(SOURCE[:2], target, target.unsqueeze(1))
+    p = model.scores(model.unroll(shift(target), model.encode(SOURCE[:2]))).softmax(-1).tolist()
+
+    loss = Xent(unlikelihood=0.7)(model, batch, 0)
+
+    xent = unlikely = 0.0
+    for b, t in ((b, t) for b in range(2) for t in range(6) if words[b][t] != PAD):
+        xent -= math.log(p[b][t][words[b][t]])
+        unlikely -= sum(math.log(1 - p[b][t][c]) for c in set(words[b][:t]) - {words[b][t]})
+    assert loss.value.item() == pytest.approx((xent + 0.7 * unlikely) / 2)
+    assert loss.metrics["xent"].tolist() == pytest.approx([xent, 11])
+    assert loss.metrics["unlikelihood"].tolist() == pytest.approx([unlikely, 11])
+
+
+def test_unlikelihood_of_a_word_that_is_certain_is_finite():
+    log_p = torch.tensor([[[-50.0, 0.0], [-50.0, 0.0]]], requires_grad=True)
+    loss = unlikelihood_loss(log_p, torch.tensor([[1, 0]]), torch.ones(1, 2, dtype=torch.bool))
+    loss.backward()
+    assert loss.isfinite()
+    assert log_p.grad.isfinite().all()
+
+
+def test_both_losses_vary_continuously_from_xent():
+    model = translator()
+    plain_loss, nearly = Xent()(model, BATCH, 0), Xent(smoothing=1e-9, unlikelihood=1e-9)(model, BATCH, 0)
+    torch.testing.assert_close(plain_loss.value, nearly.value)

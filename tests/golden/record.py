@@ -32,7 +32,7 @@ def cases():
         "xent": {"name": "xent"},
         "dad": {"name": "dad", "xent_epochs": 2, "annealing_k": 8.0},
         "dad greedy": {"name": "dad", "xent_epochs": 2, "annealing": "exponential", "annealing_k": 0.8, "feed": "greedy"},
-        "e2e": {**MIXER, "name": "e2e", "k": 3},
+        "e2e": {**MIXER, "name": "e2e", "k": 3, "annealing": "stages"},
         "reinforce": REINFORCE,
         "reinforce, 4 samples": {**REINFORCE, **FOUR},
         "reinforce, steps": {**REINFORCE, "baseline": "step"},
@@ -85,6 +85,7 @@ def cases():
 
 def losses(settings, folder):
     """The loss of every update of a run. Of everything here, only this function knows the parts of seqmixer."""
+    from seqmixer.algorithms import Parts
     from seqmixer.build import Dimensions, Metrics, build_algorithm, build_model, build_task
     from seqmixer.config import Config
     from seqmixer.storage import pretrained
@@ -94,8 +95,9 @@ def losses(settings, folder):
     task = build_task(config.data, pretrained.vocabs(config) if config.model.pretrained else None)
     torch.manual_seed(config.seed)
     model = build_model(config.model, Dimensions.of(task))
-    reward, words = Metrics(config, task).reward, len(task.target_vocab)
-    algorithm = build_algorithm(config.algorithm, reward, model.features, task.length, words)
+    of_task = task.length, len(task.target_vocab)
+    parts = Parts(Metrics(config, task).reward, model.features, *of_task, config.training.epochs)
+    algorithm = build_algorithm(config.algorithm, parts)
     found = []
     loss = algorithm.loss
 

@@ -12,6 +12,7 @@ from seqmixer.algorithms.critic import Critic
 from seqmixer.algorithms.dad import Dad
 from seqmixer.algorithms.diagnostics import symptoms
 from seqmixer.algorithms.e2e import E2E
+from seqmixer.algorithms.gold import Gold
 from seqmixer.algorithms.groups import GroupLoss, GroupSettings
 from seqmixer.algorithms.grpo import Grpo
 from seqmixer.algorithms.margins import MaxMargin, SequenceNll, SoftmaxMargin
@@ -20,6 +21,7 @@ from seqmixer.algorithms.policy import PolicyGradient, PolicySettings
 from seqmixer.algorithms.ppo import Ppo
 from seqmixer.algorithms.preferences import Cpo, Dpo
 from seqmixer.algorithms.prefix import Prefix
+from seqmixer.algorithms.raml import Raml
 from seqmixer.algorithms.reinforce import Reinforce
 from seqmixer.algorithms.risk import ExpectedRisk
 from seqmixer.algorithms.rloo import Rloo
@@ -31,6 +33,8 @@ ALGORITHMS: Mapping[str, type[Algorithm]] = {
     "xent": Xent,
     "dad": Dad,
     "e2e": E2E,
+    "raml": Raml,
+    "gold": Gold,
     "reinforce": Reinforce,
     "mixer": Mixer,
     "scst": Scst,
@@ -64,6 +68,7 @@ __all__ = [
     "Dad",
     "Dpo",
     "ExpectedRisk",
+    "Gold",
     "GreedyReward",
     "GroupLoss",
     "GroupMean",
@@ -79,6 +84,7 @@ __all__ = [
     "PolicySettings",
     "Ppo",
     "Prefix",
+    "Raml",
     "Reinforce",
     "Rloo",
     "Sampled",

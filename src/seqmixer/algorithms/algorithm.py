@@ -20,7 +20,6 @@ class AlgorithmSettings(Section):
     """The table [algorithm]: what all algorithms have. Each adds its own."""
 
     rewarded: ClassVar[bool] = False  # whether it learns from rewards
-    holds_logits: ClassVar[bool] = False  # whether a step holds the scores of all words at all steps at once
 
     name: str
     """How the model learns."""
@@ -69,6 +68,11 @@ class AlgorithmSettings(Section):
         return 1
 
     @property
+    def holds_logits(self) -> bool:
+        """Whether a step holds the scores of all words at all steps at once."""
+        return False
+
+    @property
     def holds_reference(self) -> bool:
         """Whether a frozen copy of the model is kept."""
         return False
@@ -82,6 +86,7 @@ class Parts:
     features: int  # H, the width of the model's hidden states
     length: int  # T
     words: int  # V
+    epochs: int  # of the run
     generate: Generate = generate
 
 
@@ -93,6 +98,7 @@ class Stage:
     program: str  # epochs of the same program differ in the scheduled value only
     scheduled: float = 0  # the value that a schedule has for it: MIXER's s, DAD's probability
     rewarded: bool = False  # whether the model learns from the rewards of its samples
+    sets_reference: bool = False  # whether the model where it begins is kept as a reference; so it is where rewarded
 
 
 @dataclass(frozen=True)

@@ -86,7 +86,7 @@ def of_sources(candidates: Candidates) -> Tensor:
     return candidates.to_go().unflatten(0, (-1, candidates.k))
 
 
-Baseline = Literal["linear", "step", "leave-one-out", "critic", "none"]  # what a user may choose; others belong to an algorithm
+Baseline = Literal["linear", "step", "leave-one-out", "critic", "none"]  # that a user may choose
 BASELINES: Mapping[str, Callable[[Parts], nn.Module]] = {
     "linear": lambda parts: LinearBaseline(parts.features),
     "step": lambda parts: StepBaseline(parts.features, parts.length),

@@ -45,9 +45,8 @@ class DadSettings(AlgorithmSettings):
     def annealed(self) -> bool:
         return True
 
-    def truth(self, length: int) -> list[float]:
+    def truth(self, epochs: int) -> list[float]:
         """The probability of feeding the reference word, by epoch."""
-        epochs = len(self.schedule(length))
         k = self.annealing_k or max(epochs - self.xent_epochs, 1)
         return truth_probability(ANNEALING[self.annealing], k, self.xent_epochs, epochs, self.truth_floor)
 
@@ -70,7 +69,7 @@ class Dad(Algorithm):
     @classmethod
     def of(cls, settings: DadSettings, parts: Parts) -> Self:
         choose = sample if settings.feed == "sample" else greedy
-        return cls(settings.truth(parts.length), choose=choose, generate=parts.generate)
+        return cls(settings.truth(parts.epochs), choose=choose, generate=parts.generate)
 
     def loss(
         self, model: SequenceModel, batch: Batch, candidates: Candidates | None, stage: Stage, scheduled: Tensor

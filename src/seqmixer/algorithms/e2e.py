@@ -1,7 +1,7 @@
 """End-to-end back-propagation, E2E (Sec. 3.1.3): feed the k best words at once and differentiate through them."""
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal, Self
+from typing import Literal, Self
 
 import torch
 from pydantic import Field, model_validator
@@ -11,16 +11,17 @@ from seqmixer.algorithms.algorithm import Algorithm, AlgorithmSettings, Candidat
 from seqmixer.algorithms.xent import word_loss
 from seqmixer.decoding import shift
 from seqmixer.losses import log_prob
-from seqmixer.schedules import at
+from seqmixer.schedules import at, falling_words
 from seqmixer.types import Batch, Loss, SequenceModel
 
 
 class E2ESettings(AlgorithmSettings):
     """[algorithm] with name = "e2e"."""
 
-    holds_logits: ClassVar[bool] = True
-
     name: Literal["e2e"] = "e2e"
+    annealing: Literal["linear", "stages"] = "linear"
+    """E2E: s falls evenly from T to 1 over all epochs after the XENT ones; or in MIXER's stages, by delta after every
+    mixed_epochs."""
     k: int = Field(5, ge=1)
     """E2E: how many of its best words the model is fed."""
 
@@ -32,6 +33,16 @@ class E2ESettings(AlgorithmSettings):
     @property
     def annealed(self) -> bool:
         return True
+
+    @property
+    def holds_logits(self) -> bool:
+        return True
+
+    def forced(self, length: int, epochs: int) -> list[int]:
+        """s by epoch."""
+        if self.annealing == "stages":
+            return self.schedule(length)
+        return falling_words(length, self.xent_epochs, epochs)
 
 
 class E2E(Algorithm):
@@ -47,7 +58,7 @@ class E2E(Algorithm):
 
     @classmethod
     def of(cls, settings: E2ESettings, parts: Parts) -> Self:
-        return cls(settings.schedule(parts.length), settings.k)
+        return cls(settings.forced(parts.length, parts.epochs), settings.k)
 
     def loss(
         self, model: SequenceModel, batch: Batch, candidates: Candidates | None, stage: Stage, scheduled: Tensor

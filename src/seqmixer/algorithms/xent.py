@@ -2,18 +2,27 @@
 
 from typing import Literal, Self
 
+from pydantic import Field
 from torch import Tensor
 
 from seqmixer.algorithms.algorithm import Algorithm, AlgorithmSettings, Candidates, Parts, Stage
 from seqmixer.decoding import shift
-from seqmixer.losses import cross_entropy
-from seqmixer.types import Batch, Loss, SequenceModel, tally
+from seqmixer.losses import cross_entropy, log_probs, smoothing_loss, unlikelihood_loss, words_of
+from seqmixer.types import EOS, Batch, Loss, SequenceModel, tally
 
 
 class XentSettings(AlgorithmSettings):
     """[algorithm] with name = "xent"."""
 
     name: Literal["xent"] = "xent"
+    smoothing: float = Field(0.0, ge=0, lt=1)
+    """XENT: label smoothing. So much of a target's probability is shared evenly among all words."""
+    unlikelihood: float = Field(0.0, ge=0)
+    """XENT: weight of unlikelihood, which makes words less likely that the sentence already has."""
+
+    @property
+    def holds_logits(self) -> bool:
+        return self.smoothing > 0 or self.unlikelihood > 0
 
 
 class Xent(Algorithm):
@@ -22,9 +31,13 @@ class Xent(Algorithm):
     Settings = XentSettings
     label = "XENT"
 
+    def __init__(self, smoothing: float = 0.0, unlikelihood: float = 0.0) -> None:
+        super().__init__()
+        self.smoothing, self.unlikelihood = smoothing, unlikelihood
+
     @classmethod
     def of(cls, settings: XentSettings, parts: Parts) -> Self:
-        return cls()
+        return cls(settings.smoothing, settings.unlikelihood)
 
     def stage(self, epoch: int) -> Stage:
         return XENT
@@ -32,7 +45,17 @@ class Xent(Algorithm):
     def loss(
         self, model: SequenceModel, batch: Batch, candidates: Candidates | None, stage: Stage, scheduled: Tensor
     ) -> Loss:
-        return reference_loss(model, batch, inputs=batch.target)
+        if not self.smoothing and not self.unlikelihood:
+            return reference_loss(model, batch, inputs=batch.target)
+        words, mask = batch.target, batch.mask
+        h = model.unroll(shift(words), model.encode(batch.source))  # (B, T, H)
+        log_p = log_probs(model.scores(h))  # (B, T, V)
+        xent = word_loss(words_of(log_p, words), batch)
+        smooth = smoothing_loss(log_p[..., EOS:], mask)  # PAD and BOS are never written
+        unlikely = unlikelihood_loss(log_p, words, mask)
+        extra = self.smoothing * smooth + self.unlikelihood * unlikely
+        metrics = {**xent.metrics, "unlikelihood": tally(unlikely.detach(), mask.sum())}
+        return Loss((1 - self.smoothing) * xent.value + extra / len(batch), metrics)
 
 
 XENT = Stage(Xent.label, program="xent")  # also the first stage of other algorithms

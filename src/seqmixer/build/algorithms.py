@@ -1,5 +1,7 @@
 """[algorithm] to an algorithm."""
 
+from dataclasses import replace
+
 from pydantic import ValidationError
 
 from seqmixer.algorithms import ALGORITHMS, Algorithm, AlgorithmSettings, Parts
@@ -8,11 +10,10 @@ from seqmixer.decoding import fast
 from seqmixer.errors import ConfigError
 from seqmixer.functions import from_path
 from seqmixer.settings import explained
-from seqmixer.types import Reward
 
 
-def build_algorithm(settings: AlgorithmSettings, reward: Reward, features: int, length: int, words: int) -> Algorithm:
-    """The algorithm of a config. Its class is imported if it is the user's own."""
+def build_algorithm(settings: AlgorithmSettings, parts: Parts) -> Algorithm:
+    """The algorithm of a config, sampling by captured programs. Its class is imported if it is the user's own."""
     kind = ALGORITHMS.get(settings.name) or own_algorithm(settings.name)
     if isinstance(settings, OwnAlgorithmSettings):
         fixed = not kind.Settings.model_fields["name"].is_required()  # the settings of a class that it is derived from
@@ -20,7 +21,7 @@ def build_algorithm(settings: AlgorithmSettings, reward: Reward, features: int, 
             settings = kind.Settings.model_validate(settings.model_dump(exclude={"name"} if fixed else None))
         except ValidationError as error:
             raise ConfigError(f"config: {explained(error, kind.Settings, 'algorithm')}") from None
-    return kind.of(settings, Parts(reward, features, length, words, fast.generate))
+    return kind.of(settings, replace(parts, generate=fast.generate))
 
 
 def own_algorithm(path: str) -> type[Algorithm]:

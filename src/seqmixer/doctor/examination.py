@@ -13,8 +13,8 @@ from pathlib import Path
 import torch
 
 from seqmixer import __version__, configs
-from seqmixer.algorithms import Algorithm
-from seqmixer.build import Dimensions, Metrics, Model, build_algorithm, build_model
+from seqmixer.algorithms import Algorithm, Parts
+from seqmixer.build import Dimensions, Metrics, Model, build_algorithm, build_model, run_length
 from seqmixer.config import Config, HuggingFaceSettings
 from seqmixer.data import Task
 from seqmixer.doctor import cost, data
@@ -147,8 +147,9 @@ def made_ready(config: Config, folder: Path, task: Task) -> Ready:
     model.to(device(config.training.device))
     metrics = Metrics(config, task)
     _ = metrics.chosen  # an unknown one is an error
-    words = len(task.target_vocab)
-    algorithm = build_algorithm(config.algorithm, metrics.reward, model.features, task.length, words)
+    epochs = run_length(config, task.length)
+    parts = Parts(metrics.reward, model.features, task.length, len(task.target_vocab), epochs)
+    algorithm = build_algorithm(config.algorithm, parts)
     learnt = kept is not None or config.training.start is not None
     return Ready(model, origin, learnt, metrics.reward, algorithm.to(device(config.training.device)))
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 from seqmixer import files
-from seqmixer.algorithms import Algorithm
+from seqmixer.algorithms import Algorithm, Parts
 from seqmixer.build import (
     Dimensions,
     Metrics,
@@ -85,7 +85,8 @@ def train_alone(config: Config, folder: Path, callbacks: Sequence[Callback], tas
     with ranks.first_rank_first():  # what they count beforehand is kept in the folder
         metrics = Metrics(config, task, folder)
         reward, chosen = metrics.reward, metrics.chosen
-    algorithm = build_algorithm(config.algorithm, reward, model.features, task.length, len(task.target_vocab))
+    parts = Parts(reward, model.features, task.length, len(task.target_vocab), epochs)
+    algorithm = build_algorithm(config.algorithm, parts)
     if isinstance(config.model, HuggingFaceSettings):
         pretrained.require_positions(pretrained.place(config.model, goes_on), task)
     rewards = [metric.reward for metric in chosen if metric.sentence]

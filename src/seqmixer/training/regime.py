@@ -14,12 +14,12 @@ class Regime:
     dropout: bool
     decays: bool  # whether a plateau of validation perplexity lowers the rate
     patience: int | None  # epochs without a better model before the best one is restored; None: never
-    sets_reference: bool  # whether the model where the stage begins is the reference of a KL term
+    sets_reference: bool  # whether the model where the stage begins is kept as a reference
 
     @classmethod
     def of(cls, stage: Stage, settings: TrainingConfig) -> "Regime":
         if not stage.rewarded:
-            return cls(rate=None, dropout=True, decays=settings.decay > 1, patience=None, sets_reference=False)
+            return cls(None, True, decays=settings.decay > 1, patience=None, sets_reference=stage.sets_reference)
         return cls(
             rate=settings.rl_lr,
             dropout=settings.rl_dropout,  # off, words are sampled from the distribution that is scored (Eq. 11)

@@ -39,7 +39,7 @@ def test_literal_recipes_are_the_papers(task):
     dad = Config.load(recipe_file(task, "literal"), ["algorithm.name=dad"]).algorithm
     n = len(forced) - algorithm.xent_epochs
     truth = [1.0] * algorithm.xent_epochs + [1 - i / n for i in range(n)]  # linear over MIXER's stages
-    assert dad.truth(config.data.length) == pytest.approx(truth)
+    assert dad.truth(len(forced)) == pytest.approx(truth)
 
 
 def test_dictionaries_are_the_papers():
