@@ -20,6 +20,7 @@ from seqmixer.rewards import (
     Metric,
     chrf_metric,
     cider_metric,
+    consensus,
     detect,
     from_path,
     mean_of,
@@ -50,6 +51,7 @@ class Metrics:
         """The training reward."""
         settings = self.config.reward
         reward = self.named(settings.name, "reward", settings.eos).reward
+        reward = consensus(reward) if settings.against == "candidates" else reward
         return reward if settings.control is None else CONTROLS[settings.control](reward)
 
     @cached_property

@@ -79,9 +79,13 @@ class Config(Section):
 
     @model_validator(mode="after")
     def has_groups(self) -> Self:
-        if self.reward.control == "shuffled-in-group" and self.algorithm.sentences < 2:
-            why = "needs an algorithm that compares several sentences for each source"
-            raise ValueError(f"reward.control = 'shuffled-in-group' {why}; set algorithm.samples to 2 or more")
+        for name, value in (("control", "shuffled-in-group"), ("against", "candidates")):
+            if getattr(self.reward, name) == value and self.algorithm.rewarded and self.algorithm.sentences < 2:
+                why = "needs several sentences for each source"
+                raise ValueError(f"reward.{name} = {value!r} {why}; set algorithm.samples to 2 or more")
+        code = [name for _, name in parse(self.reward.name) if is_path(name)]
+        if code and self.reward.against == "candidates":
+            raise ValueError(f"reward.against = 'candidates' is for built-in metrics, not for {code[0]!r}")
         return self
 
     @model_validator(mode="after")

@@ -153,6 +153,9 @@ class RewardConfig(Section):
     eos: bool = False
     """Count the end of a sentence as a word, so that a model is rewarded for ending where the references do. Python
     functions get it as the word "</s>", or with on = "words" as its id."""
+    against: Literal["references", "candidates"] = "references"
+    """What sampled sentences are compared with: references; or, without these, the other sentences that were sampled
+    for the same source, as minimum Bayes risk decoding does."""
     control: Control | None = None
     """Train on what the reward does not say, to see what is gained without it: the reward 1 for every sentence; or the
     rewards of the sentences for a source, or of a batch, shuffled. Validation is not changed."""

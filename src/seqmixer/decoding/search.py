@@ -41,7 +41,7 @@ class Search:
                 f"asked for MBR among {self.mbr} samples; each is compared with others: ask for 2 or more"
             )
         if self.mbr and self.utility is None:
-            raise ConfigError("MBR needs a utility: a metric, such as METRICS['rouge_l']")
+            raise ConfigError("MBR needs a utility: the metric that samples are compared by")
 
     @property
     def signature(self) -> str:

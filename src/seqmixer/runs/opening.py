@@ -79,8 +79,7 @@ class Run:
             )
         nothing = Split([], [], [])
         words = Task("words", nothing, nothing, nothing, self.source_vocab, self.target_vocab, self.dimensions.length)
-        counted = "cider" in self.counted(names)  # its document frequencies are of the training data
-        (utility,) = self.metrics(self.task() if counted else words, names)
+        (utility,) = self.metrics(self.task() if self.fitted(names) else words, names)
         return Search(utility=utility, **chosen)
 
     def task(self) -> Task:
@@ -92,8 +91,7 @@ class Run:
         """Score a split by the metrics of the run, or by others; see `search`, such as beam=5."""
         task, searched = self.task(), self.search(**search)
         chosen = named_split(task, split)
-        fitted = any(BUILT_IN[name].fitted for name in self.counted(metrics) & BUILT_IN.keys())
-        counted = {"train": task.train} if fitted else {}
+        counted = {"train": task.train} if self.fitted(metrics) else {}
         require_same_data(self.folder, {split: chosen, **counted})
         return evaluate(
             self.model,
@@ -115,6 +113,10 @@ class Run:
         if not self.trusted and (not names or self.config.reward.python is not None):
             require_no_code(self.folder, names or self.config.metrics)
         return Metrics(self.config, task, self.folder).every(names or self.config.metrics)
+
+    def fitted(self, names: Sequence[str] = ()) -> bool:
+        """Whether one of the metrics of the run, or of these, is made of the training data."""
+        return any(BUILT_IN[name].fitted for name in self.counted(names) & BUILT_IN.keys())
 
     def counted(self, names: Sequence[str] = ()) -> set[str]:
         """The parts of the metrics of the run, or of these, by name."""

@@ -170,7 +170,7 @@ def controlled(study: Study) -> str:
     best = max((gain for method, gain in gains.items() if method not in CONTROLS), default=0.0)
     if most is None:
         return ""
-    share = f", {100 * most / best:.0f} % of the highest gain" if best > 0 else ""
+    share = f", {100 * most / best:.0f} % of the highest gain" if min(most, best) > 0 else ""
     return f" With rewards that say nothing (control), the gain is {most:+.2f} at most{share}."
 
 
