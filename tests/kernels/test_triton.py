@@ -9,7 +9,7 @@ import torch
 pytest.importorskip("triton", reason="needs triton, which comes with torch for CUDA")
 
 from recurrences import KINDS, layer, with_gradients
-from seqmixer.kernels import drawing, recur, recurrence, steps, triton_drawing, triton_output, triton_steps
+from seqmixer.kernels import projection, recur, recurrence, steps, triton_drawing, triton_output, triton_steps
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = "cpu" if INTERPRETED else "cuda"
@@ -113,7 +113,7 @@ def test_the_same_words_are_drawn(B, V):
 
 
 def plainly_drawn(logits, u):
-    return drawing.draw(logits.cpu(), u.cpu()).to(logits.device)
+    return projection.draw(logits.cpu(), u.cpu()).to(logits.device)
 
 
 def test_rows_of_a_wider_tensor_are_drawn_from():
