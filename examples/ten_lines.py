@@ -1,4 +1,4 @@
-"""The whole thing from Python: a task, a model, a reward, MIXER, and a score."""
+"""All of it from Python: a task, a model, a reward, MIXER, and a score."""
 
 import sys
 

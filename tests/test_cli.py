@@ -148,7 +148,7 @@ def test_a_function_of_strings_is_a_reward(run, config):
         (["reward.name=own:raising"], r"reward '.*raising' raised ValueError for sequence \d+, '.*': no idea \(.*own.py:\d+\)"),
         (["reward.name=own:overlop"], r"reward 'own:overlop': module 'own' has no 'overlop'. Did you mean 'overlap'\?"),
         (["reward.name=blue"], r"unknown reward 'blue'. Did you mean 'bleu'\? Known: bleu, bleu_best, bleu_mean, .*, rouge_l\."),
-        (["model.hidden=1000000"], r"the memory does not hold this \(\d+ bytes were asked for\); take a smaller model .*"),
+        (["model.hidden=1000000"], r"out of memory \(\d+ bytes were asked for\); take a smaller model .*"),
         (["training.start=nowhere"], r"training.start = '.*/nowhere': no model there; name the folder of a run"),
     ],
 )  # fmt: skip
@@ -220,7 +220,7 @@ def test_a_run_that_runs_out_of_memory_goes_on_from_what_was_saved(run, config, 
     monkeypatch.setattr(Step, "update", fails_once)
     code, out, err = run("train", config.name, *TINY)
     assert (code, out) == (2, "")
-    assert err.splitlines()[-1].startswith("seqmixer: the memory does not hold this (400000000000000 bytes were asked ")
+    assert err.splitlines()[-1].startswith("seqmixer: out of memory (400000000000000 bytes were asked ")
     assert run("train", config.name, *TINY)[0] == 0
     assert run("train", config.name, *TINY, "--set", "name=whole")[0] == 0
     broken, whole = (checkpoint.load(config.parent / "runs" / name / "last")[0] for name in ("mine", "whole"))

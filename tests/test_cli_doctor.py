@@ -109,7 +109,7 @@ def test_the_start_of_a_run_is_the_model_that_is_examined(run, config):
         ),
         (
             ["model.hidden=1000000"],
-            "problem  model: the memory does not hold this ({first}shorter sentences (data.length) or a smaller beam",
+            "problem  model: out of memory ({first}shorter sentences (data.length) or a smaller beam",
         ),
         (
             ["evaluation.metrics=['blue']"],
@@ -139,7 +139,7 @@ def test_an_update_that_the_memory_does_not_hold_is_a_problem_among_the_other_fi
     monkeypatch.setattr("seqmixer.training.step.Step.update", lambda *given: torch.empty(10**14))
     code, out, err = run("doctor", config, *TINY)
     assert (code, err) == (2, "")
-    assert "problem  cost: an update does not go through: the memory does not hold this (400000000000000 bytes" in out
+    assert "problem  cost: an update does not go through: out of memory (400000000000000 bytes" in out
     assert "ok       pre-flight: " in out
 
 

@@ -111,8 +111,8 @@ def test_a_trial_that_the_memory_does_not_hold_fails_and_the_search_goes_on(run,
     assert code == 0
     trials = json.loads(out)["trials"]
     assert [trial["state"] for trial in trials] == ["failed", "complete"]
-    assert trials[0]["reason"].startswith("the memory does not hold this (")
-    assert "failed: the memory does not hold this (" in err.splitlines()[0]
+    assert trials[0]["reason"].startswith("out of memory (")
+    assert "failed: out of memory (" in err.splitlines()[0]
 
 
 def test_processes_share_a_search_without_doing_anything_twice(folder):

@@ -23,7 +23,7 @@ def on_an_accelerator():
     ids=["torch", "torch, more than can be counted", "numpy", "python", "accelerator"],
 )
 def test_every_way_of_running_out_is_one_error(allocate, asked):
-    with pytest.raises(OutOfMemory, match=rf"^the memory does not hold this{asked}; take a smaller model [^\n]*$"):
+    with pytest.raises(OutOfMemory, match=rf"^out of memory{asked}; take a smaller model [^\n]*$"):
         within_memory()(allocate)()
 
 

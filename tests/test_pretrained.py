@@ -334,10 +334,10 @@ def test_what_cannot_be_is_said_in_one_line(run, small, lines, monkeypatch):
     )
     assert (
         says("lstm.toml")
-        == "seqmixer: lstm.toml: model.path is for model.name = 'huggingface', not 'lstm'; leave it out\n"
+        == "seqmixer: lstm.toml: model.path is for model.name = 'huggingface', not 'lstm'; remove it\n"
     )
     for setting, value in (("lora_rank", 2), ("checkpointing", True), ("dtype", "bfloat16")):
-        message = f"config: model.{setting} is for model.name = 'huggingface', not 'lstm'; leave it out"
+        message = f"config: model.{setting} is for model.name = 'huggingface', not 'lstm'; remove it"
         with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
             Config.parse({"model": {setting: value}})
     assert says("columns.toml") == (

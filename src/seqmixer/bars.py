@@ -18,7 +18,7 @@ def progress_bar(*columns: ProgressColumn) -> Progress:
 
 
 def write_line(bar: Progress, line: str, style: str | None = None) -> None:
-    """A line as it is: a sentence in it may have brackets, or control characters."""
+    """A line of text, which may have brackets or control characters."""
     bar.console.print(printable(line), style=style, highlight=False, soft_wrap=True, markup=False)
 
 
@@ -29,7 +29,7 @@ def watched(items: Sequence[Item], label: str) -> Iterator[Item]:
 
 
 def duration(seconds: float) -> str:
-    """For people.
+    """Seconds in words.
 
     >>> duration(231.4), duration(7.26), duration(5025)
     ('3 min 51 s', '7.3 s', '1 h 24 min')

@@ -14,7 +14,7 @@ CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 def printable(text: str) -> str:
-    """Text as a terminal may have it: control characters of data and of messages are spelled, not obeyed.
+    """Text for a terminal, with control characters escaped.
 
     >>> print(printable("red: \x1b[31m"))
     red: \\x1b[31m
@@ -47,11 +47,11 @@ class Diverged(RunError):
 
 
 class OutOfMemory(SeqmixerError):
-    """The memory does not hold a model, or what is done with it. Other settings may fit."""
+    """Out of memory, on any device. Other settings may fit."""
 
 
 class Lost(RunError):
-    """One of several processes is gone. The same command goes on from what was saved."""
+    """One of several processes is gone. The same command resumes from what was saved."""
 
 
 class Interrupted(SeqmixerError):
@@ -84,7 +84,7 @@ def within_memory() -> Iterator[None]:
     except (MemoryError, RuntimeError) as error:
         if not ran_out(error):
             raise
-        raise OutOfMemory(f"the memory does not hold this{asked_for(error)}; {ADVICE}") from None
+        raise OutOfMemory(f"out of memory{asked_for(error)}; {ADVICE}") from None
 
 
 def ran_out(error: BaseException) -> bool:

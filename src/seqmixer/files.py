@@ -1,4 +1,4 @@
-"""Files as a stranger or a bad disk may have left them, and files that a death must not leave half written.
+"""Reading files that may be damaged or hostile, and writing files that a crash must not leave half written.
 
 All JSON and TOML is read here: a regular file of bounded size and depth, with values of the expected types, or one line
 that says what is wrong. Files of a run are written here: beside their place, flushed to the disk, then renamed.
@@ -63,12 +63,12 @@ def without_waiting(path: str, flags: int) -> int:
 
 
 def read_json(path: Path, shape: Any = Any, error: Kind = RunError) -> Any:
-    """What a JSON file says. `shape` is the type that it must have, such as dict[str, str] or a dataclass."""
+    """The content of a JSON file. `shape` is the type that it must have, such as dict[str, str] or a dataclass."""
     return parse_json(read_bytes(path, error), shape, str(path), error)
 
 
 def parse_json(text: str | bytes, shape: Any, where: str, error: Kind = RunError) -> Any:
-    """What a JSON text says; `where` it is from is named in an error."""
+    """The content of a JSON text; `where` it is from is named in an error."""
     try:
         return adapter(shape).validate_json(text, strict=True)
     except ValidationError as wrong:
@@ -76,7 +76,7 @@ def parse_json(text: str | bytes, shape: Any, where: str, error: Kind = RunError
 
 
 def checked(value: Any, shape: Any, where: str, error: Kind = RunError) -> Any:
-    """What was read before, held to a type."""
+    """Check the type of a value that was read before."""
     return parse_json(json.dumps(value), shape, where, error)
 
 
@@ -98,7 +98,7 @@ def adapter(shape: Any) -> TypeAdapter[Any]:
 
 
 def read_toml(path: Path, error: Kind = ConfigError) -> dict[str, Any]:
-    """What a TOML file says. A byte order mark is no part of it."""
+    """The content of a TOML file. A byte order mark is no part of it."""
     try:
         return parse_toml(read_bytes(path, error, SMALL).decode("utf-8-sig"), str(path), error)
     except ValueError as wrong:
@@ -106,7 +106,7 @@ def read_toml(path: Path, error: Kind = ConfigError) -> dict[str, Any]:
 
 
 def parse_toml(text: str, where: str, error: Kind = ConfigError) -> dict[str, Any]:
-    """What a TOML text says; ValueError where it is none."""
+    """The content of a TOML text; ValueError where it is none."""
     too_deep = error(f"{where}: tables or lists inside each other, deeper than {DEPTH} levels")
     if DEEP.search(text):
         raise too_deep
@@ -133,14 +133,14 @@ def depth(value: Any) -> int:
 
 
 def write(path: Path, text: str) -> None:
-    """Write a file, or leave the one before."""
+    """Replace a file atomically."""
     with replacing(path) as new:
         new.write_bytes(text.encode("utf-8"))
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A file to write, which takes the name `path` when it is complete and on the disk. Never through a link."""
+    """A temporary file, which is renamed to `path` when it is complete and on the disk. Links are not followed."""
     new = beside(path)
     new.unlink(missing_ok=True)
     new.touch(exist_ok=False)
@@ -156,7 +156,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def beside(path: Path) -> Path:
-    """Where a file is written before it takes its name: two processes may write the same one."""
+    """The name of the temporary file, with the process id: two processes may write the same file."""
     return path.with_name(f".{os.getpid()}.new.{path.name}")  # numpy asks for its suffix
 
 
@@ -170,7 +170,7 @@ def flush(path: Path) -> None:
 
 
 def flush_folder(path: Path) -> None:
-    """Force the names in a folder to the disk, where a system can be asked to."""
+    """Force the names in a folder to the disk, on systems that can."""
     if os.name != "posix":
         return
     handle = os.open(path, os.O_RDONLY)
@@ -182,7 +182,7 @@ def flush_folder(path: Path) -> None:
 
 @contextmanager
 def foreign(path: str, what: str) -> Iterator[None]:
-    """Let another library read a folder of files that it writes; whatever it says of them becomes one line.
+    """Run code of another library on its own files: any exception becomes an error of one line.
 
     Their JSON is read here first: the library's own parser may have no limits.
     """

@@ -10,7 +10,7 @@ Annealing = Callable[[int, float], float]
 
 
 def at(schedule: Sequence[Value], epoch: int) -> Value:
-    """The value of an epoch; the last one goes on for ever, as the released code's last stage does.
+    """The value of an epoch; after the last one it stays, as in the released code's last stage.
 
     >>> at([25, 22], 0), at([25, 22], 7)
     (25, 22)

@@ -141,7 +141,7 @@ def require_text(values: dict[str, Any], where: str) -> None:
     for name, value in flat(values):
         for text in value if isinstance(value, (list, tuple)) else [value]:
             if isinstance(text, str) and any(letter == "\0" or "\ud800" <= letter <= "\udfff" for letter in text):
-                raise ConfigError(f"{where}: {name} = {text!r} has characters that are no text; leave them out")
+                raise ConfigError(f"{where}: {name} = {text!r} has characters that are no text; remove them")
 
 
 def assign(values: dict[str, Any], override: str) -> None:
@@ -231,7 +231,7 @@ def refused(names: Sequence[str], config: type[BaseModel], values: Mapping[str, 
     several = one_of(config.model_fields[table]) if len(names) == 2 else None
     if several is not None and (holders := several.holders(last)):
         which = " or ".join(map(repr, holders))
-        return f"{table}.{last} is for {table}.name = {which}, not {several.kind(values[table])!r}; leave it out"
+        return f"{table}.{last} is for {table}.name = {which}, not {several.kind(values[table])!r}; remove it"
     return str(unknown("setting", ".".join(names), known(names[:-1], config, values)))
 
 

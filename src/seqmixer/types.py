@@ -51,13 +51,13 @@ class Batch:
         return Batch(self.source.to(device), self.target.to(device), self.references.to(device), self.meta)
 
     def rollout(self, words: Tensor, start: int | Tensor = 0, k: int = 1) -> "Rollout":
-        """What a reward sees once these words (B, T) are written, the first `start` of them given."""
+        """The rollout of these words (B, T), the first `start` of them forced."""
         return Rollout(words, self.references, start, self.source, self.meta, k)
 
 
 @dataclass(frozen=True)
 class Rollout:
-    """What a reward sees: the finished sequences and what they are compared with."""
+    """The input of a reward: finished sequences and their references."""
 
     words: Tensor  # (B, T) w^g; EOS and PAD as in a target
     references: Tensor  # (B, R, L)
@@ -74,7 +74,7 @@ Choose = Callable[[Tensor], Tensor]  # (B, V) logits -> (B,) words: greedy, samp
 
 @dataclass(frozen=True)
 class Loss:
-    """What an algorithm returns: the value to differentiate, and what to log of it."""
+    """The result of an algorithm: the value to differentiate, and the metrics to log."""
 
     value: Tensor  # ()
     metrics: dict[str, Tensor] = field(default_factory=dict)  # each a tally, detached
@@ -129,7 +129,7 @@ class SequenceModel(nn.Module, ABC):
 
     @abstractmethod
     def unroll(self, words: Tensor, context: Context) -> Tensor:
-        """Feed a whole input sequence from the start state.  (B, T) -> h (B, T, H), equal to T steps"""
+        """Feed a known input sequence from the start state.  (B, T) -> h (B, T, H), equal to T steps"""
 
     @final
     def scores(self, h: Tensor) -> Tensor:
@@ -146,7 +146,7 @@ class SequenceModel(nn.Module, ABC):
     def log_prob(self, h: Tensor, words: Tensor) -> Tensor:
         """log p_theta of words, the softmax of scores(h).  (B, T, H), (B, T) -> (B, T)
 
-        A model may have a way that does not hold the scores of the whole vocabulary at once.
+        A model may do this without holding the scores of the vocabulary at all steps at once.
         """
         return log_prob(self.scores(h), words)
 

@@ -332,9 +332,9 @@ def test_a_word_is_rewarded_by_what_it_and_the_words_after_it_add(kind):
          "training.rl_dropout = true, but algorithm.name = 'ppo' with algorithm.updates of 2 or more compares the "
          "probability of a word before and after an update, which dropout changes, too; leave training.rl_dropout out"),
         ({"algorithm": {"name": "grpo", "ratio": "sentence"}},
-         "algorithm.ratio is read with algorithm.updates of 2 or more: in the first update every ratio is 1; leave it out"),
+         "algorithm.ratio is read with algorithm.updates of 2 or more: in the first update every ratio is 1; remove it"),
         ({"algorithm": {"name": "ppo", "updates": 1, "clip": 0.1}},
-         "algorithm.clip is read with algorithm.updates of 2 or more: in the first update every ratio is 1; leave it out"),
+         "algorithm.clip is read with algorithm.updates of 2 or more: in the first update every ratio is 1; remove it"),
         ({"algorithm": {"name": "rloo", "samples": 1}},
          "algorithm.samples = 1: Input should be greater than or equal to 2"),
     ],

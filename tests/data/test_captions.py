@@ -84,8 +84,8 @@ def test_a_missing_key_is_named_with_its_entry(tmp_path, key):
     ("wrong", "message"),
     [
         ("a dog", "not an object; an entry has id, row, split and captions"),
-        (entry(row="0"), "row is '0'; it is the whole number of the image's row in the features"),
-        (entry(row=True), "row is True; it is the whole number of the image's row in the features"),
+        (entry(row="0"), "row is '0'; it is the number of the image's row in the features, an integer"),
+        (entry(row=True), "row is True; it is the number of the image's row in the features, an integer"),
         (entry(split="dev"), "unknown split 'dev'; known: train, valid, val, test"),
         (entry(split=[]), "unknown split []; known: train, valid, val, test"),
         (entry(captions="A dog."), "captions is not a list of strings"),

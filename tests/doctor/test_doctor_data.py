@@ -51,8 +51,8 @@ def test_good_data_is_described(config, tmp_path):
 def test_a_length_that_crops_many_targets(config, tmp_path):
     assert (
         "warning",
-        "T = 3 covers 50.0% of the training targets: the others lose their tail and their end, so the model learns not to "
-        "stop; set data.length = 5, which covers 95 %",
+        "T = 3 covers 50.0% of the training targets: the longer ones lose their last words and EOS, so the model learns "
+        "not to stop; set data.length = 5, which covers 95 %",
     ) in said(config(length=3), tmp_path)
 
 

@@ -289,5 +289,5 @@ def test_any_reward_is_paid(tiny):
 
 def test_samples_that_the_memory_does_not_hold_are_said_in_one_line(tiny):
     task, model = tiny
-    with pytest.raises(OutOfMemory, match=r"^the memory does not hold this "):
+    with pytest.raises(OutOfMemory, match=r"^out of memory "):
         preflight(model, task.valid, task.length, lambda rollout: torch.empty(10**14))

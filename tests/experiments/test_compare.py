@@ -266,4 +266,4 @@ def test_runs_whose_scores_are_made_in_different_ways_are_refused(runs):
 def test_vocabularies_must_agree_where_unknown_words_are_left_out(runs, metric):
     smaller = replace(runs[1], target_vocab=Vocab(runs[1].target_vocab.words[:-1]))
     first, other = (changed(run, "evaluation", metrics=(metric,)) for run in (runs[0], smaller))
-    refused(first, other, f"{metric} leaves out unknown words, and their target vocabularies differ")
+    refused(first, other, f"{metric} skips unknown words, and their target vocabularies differ")

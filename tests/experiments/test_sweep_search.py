@@ -257,7 +257,7 @@ def test_trials_fail_for_their_settings_and_the_search_goes_on(search):
     assert [(outcome.state, outcome.reason) for outcome in seen] == [
         ("failed", "not a finite number: loss"),
         ("failed", even.format(1)),
-        ("failed", f"the memory does not hold this (2.00 GiB were asked for); {ADVICE}"),
+        ("failed", f"out of memory (2.00 GiB were asked for); {ADVICE}"),
         ("failed", even.format(3)),
         ("complete", None),
         ("failed", even.format(5)),

@@ -59,7 +59,7 @@ def as_on_a_device(monkeypatch):
             return self.outputs
 
     monkeypatch.setattr(capture, "capturable", lambda tensor: True)
-    monkeypatch.setattr(capture, "no_questions", nullcontext)
+    monkeypatch.setattr(capture, "no_synchronisation", nullcontext)
     monkeypatch.setattr(Programs, "own_stream", lambda programs: nullcontext())
     monkeypatch.setattr(Programs, "capture", lambda programs, run, inputs: Frozen(run(*inputs)))
     monkeypatch.setattr(torch.cuda, "get_rng_state", torch.get_rng_state)
@@ -138,8 +138,8 @@ def test_a_program_inside_another_does_not_end_the_watch_for_questions(monkeypat
     mode = ["default"]
     monkeypatch.setattr(torch.cuda, "get_sync_debug_mode", lambda: mode[-1])
     monkeypatch.setattr(torch.cuda, "set_sync_debug_mode", mode.append)
-    with capture.no_questions():
-        with capture.no_questions():
+    with capture.no_synchronisation():
+        with capture.no_synchronisation():
             assert mode[-1] == "error"
         assert mode[-1] == "error"
     assert mode[-1] == "default"

@@ -18,7 +18,7 @@ from seqmixer.decoding import beam_search, free, generate, greedy, score, shift
 from seqmixer.errors import ConfigError, DataError
 from seqmixer.kernels import plain
 from seqmixer.losses import log_prob
-from seqmixer.models.huggingface import Adapter, Decoder, EncoderDecoder, Pretrained, load, save, twins, untie
+from seqmixer.models.huggingface import Adapter, Decoder, EncoderDecoder, Pretrained, load, save, tied_names, untie
 from seqmixer.models.huggingface.recomputing import recompute_layers, recomputes
 from seqmixer.types import BOS, EOS, PAD, UNK, Batch
 
@@ -334,24 +334,24 @@ def test_tied_weights_are_saved_once_and_loaded_everywhere(model):
     pointers = [weight.data_ptr() for weight in model.state_dict().values()]
     assert len(set(pointers)) == len(pointers)
     before = model.logits(model.unroll(shift(TARGET), model.encode(SOURCE)))
-    tied = dict(twins(model))
+    tied = dict(tied_names(model))
     tiny.scrambled(model.network)
 
     model.load_state_dict(saved)
 
-    assert twins(model) == tied
+    assert tied_names(model) == tied
     torch.testing.assert_close(model.logits(model.unroll(shift(TARGET), model.encode(SOURCE))), before)
 
 
 def test_weights_can_be_untied():
     model = adapted("t5")
-    (output,) = [name for name in twins(model) if "lm_head" in name]
+    (output,) = [name for name in tied_names(model) if "lm_head" in name]
     before = model.logits(model.unroll(shift(TARGET), model.encode(SOURCE)))
 
-    untie(model, twins(model).keys() - {output})
+    untie(model, tied_names(model).keys() - {output})
 
-    assert output not in twins(model)
-    assert len(twins(model)) == 2
+    assert output not in tied_names(model)
+    assert len(tied_names(model)) == 2
     torch.testing.assert_close(model.logits(model.unroll(shift(TARGET), model.encode(SOURCE))), before)
     nn.init.zeros_(model.network.shared.weight)
     assert model.network.lm_head.weight.abs().sum() > 0

@@ -384,7 +384,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_leaves_the_last_checkpoint(
         Training(model, Broken(), task, tmp_path, epochs=2, settings=SETTINGS).run()
     assert str(error.value) == (
         f"{tmp_path}: epoch 2, batch 1: not a finite number: loss, gradient; somewhere in 'd b e c'; what was saved "
-        "before is intact. Go on with another training.nonfinite, or begin another run (--set name=...) with a lower "
+        "before is intact. Resume with another training.nonfinite, or begin another run (--set name=...) with a lower "
         "training.lr, training.rl_lr or training.clip"
     )
     weights, state = checkpoint.load(tmp_path / "last")

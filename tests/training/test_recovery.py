@@ -25,7 +25,7 @@ WORDS = ["a", "b", "c", "d", "e"]
 SOURCES = [" ".join(WORDS[(i * k) % 5] for k in range(1, 2 + i % 4)) for i in range(9)]
 BAD = SOURCES[5]  # "a a"
 ADVICE = (
-    "what was saved before is intact. Go on with another training.nonfinite, or begin another run (--set name=...) with "
+    "what was saved before is intact. Resume with another training.nonfinite, or begin another run (--set name=...) with "
     "a lower training.lr, training.rl_lr or training.clip"
 )
 

@@ -59,7 +59,7 @@ class AlgorithmSettings(Section):
 
     @property
     def learns_again(self) -> bool:
-        """Whether it compares the model with what it was when it sampled, which no dropout may blur."""
+        """Whether it compares the model with itself at the time of sampling; dropout would blur that."""
         return False
 
     @property
@@ -103,7 +103,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Candidates:
-    """k sentences for each source of a batch, in a row, and what each is worth."""
+    """k sentences for each source of a batch, in a row, and their rewards."""
 
     words: Tensor  # (Bk, T) forced words, then generated ones; PAD after EOS
     generated: Tensor  # (Bk, T) true on the model's own words, up to and including EOS

@@ -36,7 +36,7 @@ class ClippedSettings(PolicySettings):
     def unread(cls, values: Mapping[str, Any]) -> Mapping[str, str]:
         if values.get("updates", cls.model_fields["updates"].default) > 1:
             return super().unread(values)
-        why = "is read with algorithm.updates of 2 or more: in the first update every ratio is 1; leave it out"
+        why = "is read with algorithm.updates of 2 or more: in the first update every ratio is 1; remove it"
         return {**super().unread(values), **dict.fromkeys(cls.of_ratios(), why)}
 
     @classmethod

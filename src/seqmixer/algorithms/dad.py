@@ -54,8 +54,8 @@ class DadSettings(AlgorithmSettings):
 class Dad(Algorithm):
     """XENT whose input is, by a coin per step, the reference word or the model's own; the target never changes.
 
-    Gradients do not pass through the chosen words. The model's EOS is never fed: the reference goes on, and so must the
-    sentence that is fed (the paper does not say; docs/deviations.md).
+    Gradients do not pass through the chosen words. The model's EOS is never fed: the reference has more
+    words, and so must the sentence that is fed (the paper does not say; docs/deviations.md).
     """
 
     Settings = DadSettings

@@ -1,4 +1,4 @@
-"""What is worth watching while a model's samples are rewarded: most failures show here first."""
+"""Measures of a model's samples for the log: most failures of sequence-level training show here first."""
 
 from collections.abc import Mapping
 
@@ -15,7 +15,7 @@ def diagnostics(
 ) -> dict[str, Tensor]:
     """Of what the model wrote: `free` (B, T) is true there; sentences it wrote nothing of do not count.  -> tallies
 
-    Where no reward is expected at each step (B, T), advantage and explained are left out.
+    Where no reward is expected at each step (B, T), there is no advantage and no explained.
 
     reward, reward_spread   mean, and deviation over the batch; spread 0 means nothing to learn from
     advantage               mean of r - rbar_t; far from 0 means the baseline lags behind
@@ -96,7 +96,7 @@ def equal_pairs(keys: Tensor, mask: Tensor) -> Tensor:
 
 
 def hashed(rows: Tensor) -> Tensor:
-    """A number of 64 bits for each row of whole numbers, equal where rows are (SplitMix64's mixing).  (B, T) -> (B,)"""
+    """A number of 64 bits for each row of integers, equal where rows are (SplitMix64's mixing).  (B, T) -> (B,)"""
     place = torch.arange(1, rows.shape[-1] + 1, device=rows.device)
     mixed = rows + place * -0x61C8864680B583EB  # (B, T) int64, which wraps
     for shift, factor in ((30, -0x40A7B892E31B1A47), (27, -0x6B2FB644ECCEEE15)):

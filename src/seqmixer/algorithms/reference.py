@@ -1,6 +1,6 @@
-"""A KL term to the model as it was: what drifting away from it costs, and how far it has drifted.
+"""The KL term: a penalty on drift from a frozen reference model, and an estimate of the drift.
 
-The objective is E[r] - beta KL(p || p_ref), over whole sentences, with
+The objective is E[r] - beta KL(p || p_ref), over sentences, with
 
     KL(p || p_ref) = E_{w ~ p} [ sum_t delta_t ],   delta_t = log p(w_t | w_<t) - log p_ref(w_t | w_<t)
 

@@ -32,7 +32,7 @@ class ReinforceSettings(BaselineSettings):
 
 
 class Reinforce(PolicyGradient):
-    """Eqs. 9-11 on whole sentences. From a random model it does not train (Sec. 4.4): start from an XENT one."""
+    """Eqs. 9-11 on complete sentences. From a random model it does not train (Sec. 4.4): start from an XENT one."""
 
     Settings: ClassVar[type[AlgorithmSettings]] = ReinforceSettings
     label: ClassVar[str] = "REINFORCE"

@@ -29,8 +29,8 @@ class SampledSettings(AlgorithmSettings):
     samples: int = Field(1, ge=1, le=1024)
     """How many sentences are sampled, and rewarded, for each source of a batch."""
     kl: float = Field(0.0, ge=0)
-    """What each nat costs that the model drifts from what it was before its samples were rewarded, in units of
-    reward."""
+    """Weight of the KL term: the penalty, in units of reward, for each nat of drift from the model as it was before the
+    RL stages."""
     anneal: bool = False
     """Begin as MIXER does, with the references: the first s words of a sentence are given and learnt by XENT, what the
     model writes after them is rewarded, and s falls by delta in each stage."""
@@ -46,7 +46,7 @@ class SampledSettings(AlgorithmSettings):
     def unread(cls, values: Mapping[str, Any]) -> Mapping[str, str]:
         if values.get("anneal", cls.model_fields["anneal"].default):
             return {}
-        return dict.fromkeys(WITH_ANNEAL, "is read with algorithm.anneal = true alone; leave it out, or set that")
+        return dict.fromkeys(WITH_ANNEAL, "is read with algorithm.anneal = true alone; remove it, or set that")
 
     @model_validator(mode="after")
     def trains(self) -> Self:
@@ -148,7 +148,7 @@ class Sampled(Algorithm):
         return self.prefix.start(scheduled.long()) if self.prefix else 0
 
     def write(self, model: SequenceModel, source: Tensor, given: Tensor, forced: Tensor) -> Tensor:
-        """The candidates: k sentences for each source, the given words where they are forced.  -> (Bk, T)"""
+        """The candidates: k sentences for each source, with the given words at the forced steps.  -> (Bk, T)"""
         return self.generate(model, source, given, forced, sample)
 
     def log_ref(self, source: Tensor, words: Tensor) -> Tensor | None:

@@ -37,7 +37,7 @@ Size = Annotated[int, Field(ge=1, lt=2**63)]
 
 @dataclass(frozen=True)
 class Dimensions:
-    """What a model must know of its task."""
+    """The sizes that a model takes from its task."""
 
     length: Annotated[int, Field(ge=1, le=LONGEST)]  # T
     target_vocab: Size  # V

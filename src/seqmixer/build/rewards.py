@@ -109,7 +109,7 @@ class Metrics:
 
     @cached_property
     def merges(self) -> Merges | None:
-        """How pieces of words are merged before they are counted; None: words are whole, or pieces are counted."""
+        """How pieces are merged into words before these are counted; None: there are no pieces, or they are counted."""
         words = self.task.target_vocab.words
         style = detect(words) if self.config.evaluation.unit == "words" else None
         return Merges.of(words, style) if style else None

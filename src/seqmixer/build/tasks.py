@@ -118,7 +118,7 @@ def in_lines(pairs: Pairs) -> Pairs:
 
 
 def missing_files(config: DataConfig, text: TextConfig = WORDS) -> list[Path]:
-    """All files that are named and not there, where reading would name the first."""
+    """All missing files; reading would name the first of them only."""
     match config.task:
         case "text":
             names: Iterable[str] = (*config.train, *config.valid, *config.test)
@@ -131,7 +131,7 @@ def missing_files(config: DataConfig, text: TextConfig = WORDS) -> list[Path]:
 
 
 def elsewhere() -> str:
-    """What to do about files that are not there: the variable may point away from those of the current folder."""
+    """The advice on missing files: SEQMIXER_DATA may be set to another folder."""
     value = os.environ.get("SEQMIXER_DATA")
     variable = f"which is {value}" if value else "which is not set"
     return f"fix the names, or data.folder: its default is the variable SEQMIXER_DATA, {variable}"

@@ -24,7 +24,7 @@ __all__ = ["app", "main"]
 
 
 def main() -> None:
-    """Run a command. What the caller can fix is one line and exit code 2; a stopped one exits with 130."""
+    """Run a command. An error that the user can fix is one line and exit code 2; a stopped command exits with 130."""
     warnings.showwarning = lambda message, *where: warn(message)
     try:
         with stoppable(), within_memory():
@@ -88,7 +88,7 @@ def stoppable() -> Iterator[None]:
 
 
 def say(line: str) -> None:
-    """One line on standard error; of several processes, the first that has one."""
+    """One line on standard error, once for all ranks."""
     if launch.processes() > 1:
         from seqmixer.parallel.ranks import first_to_say
 
@@ -99,7 +99,7 @@ def say(line: str) -> None:
 
 
 def warn(message: Warning | str) -> None:
-    """One line on standard error; several processes read the same files, and the first warns of them."""
+    """One line on standard error, by the first rank alone: all ranks read the same files."""
     if launch.number() == 0:
         print(f"seqmixer: warning: {as_line(str(message))}", file=sys.stderr)
 

@@ -146,7 +146,7 @@ def features(
     batch_size: Annotated[int, typer.Option(min=1, help="Images at a time.")] = 32,
     device: Annotated[str, typer.Option(help="A device of torch; auto takes an accelerator if there is one.")] = "auto",
 ) -> None:
-    """Compute image features: EfficientNet-Lite2, trained on ImageNet, averaged over the whole image.
+    """Compute image features: EfficientNet-Lite2, trained on ImageNet, averaged over the image.
 
     Needs the extra `images`: pip install 'seqmixer[images]'.
 

@@ -48,7 +48,7 @@ def train(
     trust: Trust = False,
     as_json: Json = False,
 ) -> None:
-    """Train a model and score it. Stopped with Ctrl-C, the same command goes on where it was.
+    """Train a model and score it. Stopped with Ctrl-C, it is resumed by the same command.
 
     Leaves OUT/NAME with the best model, log.jsonl, samples.txt and scores.json.
 
@@ -91,7 +91,9 @@ def evaluate(
     metric: Utility = None,
     unk: Unk = None,
     metrics: MetricNames = None,
-    standard: Annotated[bool, typer.Option("--standard", help="Also sacreBLEU's scores of the whole text.")] = False,
+    standard: Annotated[
+        bool, typer.Option("--standard", help="Also sacreBLEU's scores of the uncropped text.")
+    ] = False,
     trust: Trust = False,
     as_json: Json = False,
 ) -> None:
@@ -190,7 +192,7 @@ def generate(
 
 @app.command()
 def compare(
-    runs: Annotated[list[Path], typer.Argument(help="Run folders; the others are compared with the first.")],
+    runs: Annotated[list[Path], typer.Argument(help="Run folders; each is compared with the first.")],
     split: Annotated[str, typer.Option(help="train, valid or test.")] = "test",
     beam: Beam = 1,
     length_penalty: LengthPenalty = 0.0,

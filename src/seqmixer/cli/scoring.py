@@ -17,7 +17,7 @@ def score(
         typer.Option(help="paper: the source, which decides what is scored. Also for functions that read it."),
     ] = None,
     protocol: Annotated[
-        str, typer.Option(help="standard: whole sentences. paper: as the released evaluator.")
+        str, typer.Option(help="standard: uncropped sentences. paper: as the released evaluator.")
     ] = "standard",
     tokenize: Annotated[str, typer.Option(help="none: words are separated by spaces. 13a: raw text.")] = "none",
     metrics: Annotated[
@@ -36,7 +36,7 @@ def score(
     """Score any text against references: a line for each metric, its score and the signature that says how it was made.
 
     Scores compare only where signatures are equal. The standard protocol is sacreBLEU's; the paper protocol cuts
-    sentences at 25 words and leaves out those whose source has a rare length, as the released code does.
+    sentences at 25 words and drops those whose source has a rare length, as the released code does.
 
     \b
     seqmixer score test.out test.en

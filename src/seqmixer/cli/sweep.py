@@ -43,7 +43,7 @@ def sweep(
     "training.lr" = { low = 1e-4, high = 1e-2, log = true }
     "model.hidden" = { low = 32, high = 128, step = 32 }
 
-    Stopped with Ctrl-C or killed, the same command goes on, also in the trial it was in. Given at the same time in
+    Stopped with Ctrl-C or killed, the same command resumes the search, also within a trial. Given at the same time in
     several shells, or on machines that share OUT, it works on one search. More --trials than before make it longer.
 
     Leaves best.toml (for `seqmixer train`), sweep.md, sweep.json and sweep.svg in OUT.
@@ -101,7 +101,7 @@ def watched(search: "Sweep", workers: int) -> Iterator["Report"]:
 
 
 def line(outcome: "Outcome") -> str:
-    """What came of a trial."""
+    """A line for a finished trial."""
     from seqmixer.experiments.sweep.record import brief
 
     values = "  ".join(f"{name}={brief(value)}" for name, value in outcome.values.items())

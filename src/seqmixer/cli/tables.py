@@ -1,4 +1,4 @@
-"""Whole tables of runs, with their reports."""
+"""Commands that train many runs for one table: demo, paper, study."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,7 @@ def demo(
 ) -> None:
     """Train XENT, DAD, E2E and MIXER on the three built-in tasks: the paper's Fig. 5 in minutes, with a report.
 
-    Stopped, it goes on where it was: finished runs are not run again.
+    Stopped, the same command resumes it: finished runs are not run again.
     """
     from rich import print as show_table
 
@@ -58,8 +58,8 @@ def paper(
 
     The methods are xent, dad, e2e, mixer, mixer-bleu (for summarization) and reinforce.
 
-    The data is looked for in the folder that the variable SEQMIXER_DATA names. Stopped, the command goes on where it
-    was: finished runs are not run again.
+    The data is looked for in the folder that the variable SEQMIXER_DATA names. Stopped, the same command
+    resumes: finished runs are not run again.
 
     \b
     seqmixer paper translation

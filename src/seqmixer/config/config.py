@@ -30,7 +30,7 @@ PROMPT = ("prefix", "suffix", "source_length")
 
 
 class Config(Section):
-    """A whole run."""
+    """All settings of a run."""
 
     name: str = "run"
     """The run's folder is OUT/name; a slash in it makes folders inside of folders."""
@@ -135,7 +135,7 @@ class Config(Section):
         return made
 
     def toml(self) -> str:
-        """All settings, also those left at their default; settings of value none are left out."""
+        """All settings, also those left at their default; settings of value None are not written."""
         return tomli_w.dumps(self.model_dump(exclude_none=True))
 
 

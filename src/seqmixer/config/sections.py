@@ -210,7 +210,7 @@ class TrainingConfig(Section):
     device: str = "auto"
     """A device of torch, such as cpu; auto takes an accelerator if there is one."""
     fast: bool = True
-    """Fused kernels, and on a CUDA device the whole step as one captured program; false: plain torch, to compare."""
+    """Fused kernels, and on a CUDA device each step as one captured program; false: plain torch, to compare."""
     precision: Literal["float32", "tf32", "bfloat16"] = "tf32"
     """How matrices are multiplied: tf32 and bfloat16 are faster on a CUDA device. Losses and rewards are float32."""
 

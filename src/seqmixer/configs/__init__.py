@@ -11,7 +11,7 @@ def names() -> dict[str, Path]:
 
 
 def found(path: Path | str) -> Path:
-    """The file of that name; where there is none, the config that comes with seqmixer and is called so.
+    """The file of that name, or else the bundled config of that name.
 
     >>> found("toy/translation").relative_to(FOLDER).as_posix()
     'toy/translation.toml'

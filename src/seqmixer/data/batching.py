@@ -21,7 +21,7 @@ def batches(
     """One epoch of training, targets and references cropped at `length` words (T), on the device of the table.
 
     Sources of like length come together, and one reference of each example is drawn as the target (as the paper samples
-    one caption of an image). The first `skip` batches are left out.
+    one caption of an image). The first `skip` batches are skipped.
     """
     table = split if isinstance(split, Table) else Table.of(split)
     rng = np.random.default_rng((seed, epoch))  # its own, not the global one
@@ -30,7 +30,7 @@ def batches(
 
 
 def in_order(split: Split | Table, batch_size: int, length: int) -> Iterator[Batch]:
-    """All of a split as it stands, the target the first reference of each example; else as `batches`."""
+    """A split in its own order, with the first reference of each example as its target; else as `batches`."""
     table = split if isinstance(split, Table) else Table.of(split)
     every = np.arange(len(table.split))
     return _cut(table, _in_turn(every, batch_size), np.zeros_like(every), length)

@@ -26,7 +26,7 @@ SPELLINGS = {"train": "train", "valid": "valid", "val": "valid", "test": "test"}
 
 @dataclass(frozen=True)
 class Captioned:
-    """One image and what was written about it."""
+    """One image and its captions."""
 
     id: str
     row: int  # of the image in the features
@@ -175,7 +175,7 @@ def _captioned(entry: Any, place: str) -> Captioned:
             raise DataError(f"{place}: no key {key!r}; an entry has id, row, split and captions")
     row, split, captions = entry["row"], entry["split"], entry["captions"]
     if type(row) is not int:
-        raise DataError(f"{place}: row is {row!r}; it is the whole number of the image's row in the features")
+        raise DataError(f"{place}: row is {row!r}; it is the number of the image's row in the features, an integer")
     if not isinstance(split, str) or split not in SPELLINGS:
         raise DataError(f"{place}: unknown split {split!r}; known: {', '.join(SPELLINGS)}")
     if not isinstance(captions, list) or not all(isinstance(caption, str) for caption in captions):

@@ -51,7 +51,7 @@ class SplitCard:
 
 @dataclass(frozen=True)
 class Known:
-    """A vocabulary of the training text, and what it does not know."""
+    """A vocabulary of the training text, and the words that it lacks."""
 
     min_count: int | None  # words seen so often are known; None: the vocabulary that is used
     words: int
@@ -60,7 +60,7 @@ class Known:
 
 @dataclass(frozen=True)
 class Card:
-    """All there is to say of a data set without showing it."""
+    """Sizes, lengths, vocabulary and fingerprints of a data set."""
 
     name: str
     length: int  # T
@@ -106,7 +106,7 @@ def split_card(split: Split, task: Task) -> SplitCard:
 
 
 def known_words(counts: Mapping[str, Counter[str]]) -> list[Known]:
-    """What vocabularies of several thresholds do not know of each split."""
+    """For several thresholds, the vocabulary and the share of each split that it lacks."""
     train = counts["train"]
     rows = []
     for threshold in THRESHOLDS:

@@ -1,4 +1,4 @@
-"""Python's garbage collector, out of the way while a corpus is read."""
+"""Pause Python's garbage collector while a corpus is read."""
 
 import gc
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """No search for cycles within. A corpus becomes millions of lists without one, and each search visits them all.
+    """No garbage collection in the block: a corpus is millions of lists without cycles, and each search visits all.
 
     Usable as a decorator.
     """

@@ -64,6 +64,6 @@ def one_line(text: str) -> str:
 
 
 def split_lines(text: str) -> list[str]:
-    """Lines end in LF or CRLF and nothing else: U+2028 and its like inside a sentence must not shift parallel files."""
+    """The lines of a text. They end in LF or CRLF alone: U+2028 inside a sentence must not shift parallel files."""
     lines = text.removesuffix("\n").split("\n") if text else []
     return [line.removesuffix("\r") for line in lines]

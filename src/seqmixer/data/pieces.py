@@ -63,7 +63,7 @@ def as_source(words: list[int]) -> list[int]:
 
 
 def as_prompt(words: list[int]) -> list[int]:
-    """What a decoder goes on from: it does not end, and is not empty.
+    """The prompt of a decoder: it does not end, and is not empty.
 
     >>> as_prompt([7, 8, EOS]), as_prompt([])
     ([7, 8], [1])
@@ -73,7 +73,7 @@ def as_prompt(words: list[int]) -> list[int]:
 
 
 def as_target(words: list[int]) -> list[int]:
-    """What is written: it ends once, in EOS.
+    """A target: it ends once, in EOS.
 
     >>> as_target([7, EOS, 8]), as_target([7, 8, EOS])
     ([7, 8, 2], [7, 8, 2])
@@ -88,7 +88,7 @@ def tokenizer_vocabs(
 
     Args:
         path: a folder, or a name of the hub.
-        encoder: whether the source is read by an encoder; else it is a prompt that the target goes on from.
+        encoder: whether the source is read by an encoder; else it is a prompt that the target continues.
         source: whether the data has a source.
         prefix: put before each source.
         suffix: put after each prompt.
@@ -114,7 +114,7 @@ def target_tokens(tokenizer: "PreTrainedTokenizerBase", texts: Sequence[str], li
 
 
 def continuation_tokens(tokenizer: "PreTrainedTokenizerBase", texts: Sequence[str], limit: int | None) -> Tokens:
-    """Text that goes on from a prompt: nothing is put around it, and its first piece is one that begins a word.
+    """Text that continues a prompt: nothing is put around it, and its first piece is one that begins a word.
 
     Byte-level tokenizers have such pieces only after a space; others put one there by themselves.
     """

@@ -1,4 +1,4 @@
-"""A split as a few tensors on a device, which batches are cut out of there."""
+"""A split as a few tensors on a device, from which batches are indexed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Table:
-    """A split whose batches have few different shapes: as many references as any example has."""
+    """A split as tensors. Its batches have few different shapes: R is the most references that an example has."""
 
     split: Split
     sources: Rows | Tensor  # or (n, D) image features

@@ -33,7 +33,7 @@ class KnownWords(dict[str, int]):
 
 
 class Vocabulary(ABC):
-    """What turns text into ids and back. A word's id is its place in `words`; the first four are PAD, BOS, EOS, UNK."""
+    """Text to ids and back. A word's id is its place in `words`; the first four are PAD, BOS, EOS, UNK."""
 
     words: tuple[str, ...]
 
@@ -122,12 +122,12 @@ class Vocab(Vocabulary):
         return cls(tuple(lines))
 
     def save(self, path: Path) -> None:
-        """Write the whole file or leave the one before: half a vocabulary would be read as a smaller one."""
+        """Write the file completely or leave the one before: half a vocabulary would be read as a smaller one."""
         files.write(path, "".join(f"{word}\n" for word in self.words))
 
     @cached_property
     def ids(self) -> KnownWords:
-        """The id of a word met in text. "<pad>", "<s>" and "</s>" there are no padding or ends: they are unknown."""
+        """The id of a word of text. "<pad>", "<s>" and "</s>" in a text are no padding or ends: they are unknown."""
         return KnownWords((word, max(i, UNK)) for i, word in enumerate(self.words))
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:

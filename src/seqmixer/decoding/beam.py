@@ -1,4 +1,4 @@
-"""Batched beam search (Algorithm 2) over the same six methods, in tensor operations only."""
+"""Batched beam search (Algorithm 2) over the six methods of a model, in tensor operations only."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,10 +12,10 @@ from seqmixer.types import BOS, EOS, PAD, UNK, SequenceModel
 
 @dataclass(frozen=True)
 class Hypotheses:
-    """What a search found, best first. Places for which there was no sentence have log_prob = -inf."""
+    """The sentences of a search, best first. Unused places have log_prob = -inf."""
 
     words: Tensor  # (B, K, T)
-    log_prob: Tensor  # (B, K) of the whole sentence, never normalised
+    log_prob: Tensor  # (B, K) of the sentence, never normalised by its length
 
 
 @torch.no_grad()
@@ -65,7 +65,7 @@ def beam_search(
             V = next_log_p.shape[-1]
             longer = log_p.unsqueeze(-1) + next_log_p
             ranked = perturbed(value, longer) if stochastic else longer
-            # At most K of the candidates end in EOS, so 2K hold K that go on.
+            # At most K of the candidates end in EOS, so that among 2K there are K that do not.
             best, index = ranked.view(B, K * V).topk(2 * K)  # (B, 2K)
             prefix, chosen = index // V, index % V
             reached = longer.view(B, K * V).gather(1, index) if stochastic else best
@@ -108,7 +108,7 @@ def twice(values: Tensor) -> Tensor:
 
 
 def top(a: Hypotheses, b: Hypotheses, length_penalty: float) -> Hypotheses:
-    """The best K of two lists of K."""
+    """The best K hypotheses of two lists of K."""
     words = torch.cat([a.words, b.words], 1)  # (B, 2K, T)
     log_prob = torch.cat([a.log_prob, b.log_prob], 1)  # (B, 2K)
     long = (words != PAD).sum(-1).clamp(min=1)

@@ -15,7 +15,7 @@ _programs: WeakKeyDictionary[SequenceModel, Programs] = WeakKeyDictionary()
 
 
 def programs(model: SequenceModel) -> Programs:
-    """The captured searches of a model. They read its weights where they are, whatever they are."""
+    """The captured searches of a model. They read its weights in place, so that they see every update."""
     return _programs.setdefault(model, Programs())
 
 

@@ -1,4 +1,4 @@
-"""The one decode loop: greedy search, sampling, MIXER's given prefix and DAD's coins are arguments of it."""
+"""The one decode loop: greedy search, sampling, MIXER's forced prefix and DAD's coins are arguments of it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -46,7 +46,7 @@ def read(model: SequenceModel, source: Tensor, sentences: int) -> Context:
 
 
 def ended(words: Tensor) -> Tensor:
-    """PAD after the first EOS or PAD: what is written after the end does not count.  (B, T) -> (B, T)"""
+    """Words with PAD after the first EOS or PAD.  (B, T) -> (B, T)"""
     end = (words == EOS) | (words == PAD)
     return words.masked_fill(end.cumsum(1) > end.int(), PAD)
 
@@ -66,7 +66,7 @@ def sample(logits: Tensor) -> Tensor:
     """Draw from softmax(logits), Eq. 5.  (B, V) -> (B,)
 
     One uniform number a row is looked up in the cumulated probabilities: no synchronisation with the GPU, so that the
-    whole loop can be captured, and V times fewer random numbers than the Gumbel trick needs.
+    loop can be captured, and V times fewer random numbers than the Gumbel trick needs.
     """
     return draw(logits, torch.rand(len(logits), dtype=torch.double, device=logits.device))
 

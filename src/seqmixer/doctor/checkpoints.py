@@ -18,7 +18,7 @@ from seqmixer.training.saving import restored, restored_best
 
 @dataclass(frozen=True)
 class Subject:
-    """What is examined."""
+    """The config and the run that are examined."""
 
     config: Config
     path: Path  # of the config, as the user named it
@@ -28,7 +28,7 @@ class Subject:
 
     @property
     def command(self) -> str:
-        """What begins the run, or resumes it."""
+        """The command that begins or resumes the run."""
         settings = [part for override in self.overrides for part in ("--set", override)]
         trust = ["--trust"] if python_code(self.config) and is_run(self.path.parent) else []
         parts = ["seqmixer", "train", str(self.path), *settings, "--out", str(self.folder.parent), *trust]

@@ -103,7 +103,7 @@ def room(needed: int, folder: Path) -> Finding:
 
 
 def measured(config: Config, task: Task, model: SequenceModel, algorithm: Algorithm, epochs: int) -> Timing:
-    """The model is trained for a few updates: it is not the same afterwards."""
+    """Train the model for a few updates, which change it, and validate it."""
     split = first(task.valid, min(len(task.valid), config.evaluation.batch_size))
     began = time.perf_counter()
     perplexity(model, task, split, config.evaluation.batch_size)

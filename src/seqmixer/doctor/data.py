@@ -25,7 +25,7 @@ def described(config: Config, task: Task, folder: Path) -> Iterator[Finding]:
     if share >= 0.9:
         yield ok(what)
     else:
-        why = "the others lose their tail and their end, so the model learns not to stop"
+        why = "the longer ones lose their last words and EOS, so the model learns not to stop"
         yield warning(what, why, f"set data.length = {length_covering(task.train)}, which covers 95 %")
     for name, split in task.splits.items():
         for side, unknown in split.unknown_shares().items():

@@ -30,7 +30,7 @@ class TestScore:
 
 @dataclass(frozen=True)
 class Scores:
-    """scores.json: what came of a run, by the metric that selected the best model, and by the others."""
+    """scores.json: the scores of a run, by the metric that selected the best model, and by all further ones."""
 
     metric: str
     test: float
@@ -58,7 +58,7 @@ class Scored:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What a model wrote for a split, and what it scores."""
+    """The sentences that a model wrote for a split, and their scores."""
 
     scored: Sequence[Scored]  # by each metric
     hypotheses: list[str] = field(repr=False)

@@ -1,4 +1,4 @@
-"""Side effects: what no metric has to show of the sentences that a model wrote, counted on whatever device they are."""
+"""Side effects of training on a metric: repetition, length, unfinished ends of the sentences that a model wrote."""
 
 from collections.abc import Mapping
 
@@ -15,7 +15,7 @@ SELDOM = 0.01  # of the times that references have a word: if it is their last o
 
 
 def effects(words: Tensor, table: Table) -> dict[str, float]:
-    """What was written (n, T) for a split, beside all of its references. Each name is a row of docs/log.md."""
+    """The side effects in the sentences (n, T) for a split. Each name is a row of docs/log.md."""
     words = words.to(table.references.words.device)
     there = inside(words)  # (n, T)
     written, sentences = there.sum(), len(words)
@@ -83,7 +83,7 @@ def distinct(words: Tensor, n: int) -> Tensor:
 
 
 def described(measured: Mapping[str, float]) -> str:
-    """For the terminal.
+    """The side effects in one line.
 
     >>> described({"length_ratio": 0.984, "cut": 0.0})
     'length_ratio 0.984  cut 0.000'

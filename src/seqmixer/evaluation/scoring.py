@@ -1,6 +1,6 @@
 """Scores to report, of text, in two protocols that are never mixed: each score says in its signature which it is.
 
-`standard`: whole sentences, all of them; BLEU, chrF and TER by sacreBLEU, ROUGE and CIDEr-D by our own counts.
+`standard`: all sentences, uncropped; BLEU, chrF and TER by sacreBLEU, ROUGE and CIDEr-D by our own counts.
 `paper`: what the released evaluator computes: only some of the sentences, cut at T words (see `kept`).
 """
 
@@ -67,7 +67,7 @@ def standard(
     tokenize: str = "none",
     sources: Texts | None = None,
 ) -> list[Score]:
-    """Score whole sentences, by built-in metrics, Python functions "module:function", and weighted sums.
+    """Score uncropped sentences, by built-in metrics, Python functions "module:function", and weighted sums.
 
     `tokenize` does not matter to chrF and TER, which have rules of their own, and to functions, which get the text;
     `sources` are for functions.
@@ -162,7 +162,7 @@ def score_files(
         for option, value in (("--source", None if functions else source), ("--length", length)):
             if value is not None:
                 raise ConfigError(
-                    f"{option} {value} needs --protocol paper; the standard protocol scores whole sentences"
+                    f"{option} {value} needs --protocol paper; the standard protocol scores uncropped sentences"
                 )
         written, *wanted = _aligned([hypotheses, *references, *([source] if source else [])])
         sources = wanted.pop() if source else None
@@ -170,7 +170,7 @@ def score_files(
     if source is None:
         raise ConfigError("the paper protocol needs the source (--source FILE): it drops sentences by its length")
     if tokenize != "none":
-        raise ConfigError(f"the paper protocol takes words as they are; leave out --tokenize {tokenize}")
+        raise ConfigError(f"the paper protocol takes words as they are; remove --tokenize {tokenize}")
     given, written, *wanted = _aligned([source, hypotheses, *references])
     return paper(written, list(zip(*wanted, strict=True)), given, metrics or ("bleu",), length or LENGTH)
 

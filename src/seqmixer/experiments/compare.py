@@ -95,7 +95,7 @@ def require_same_yardstick(first: Run, other: Run, split: str, metrics: Sequence
         raise RunError(f"{pair} the references of one are cropped at {lengths} (data.length)")
     for name in sorted(first.counted(metrics) & METRICS.keys()):
         if "unk:left-out" in METRICS[name].signature and first.target_vocab != other.target_vocab:
-            raise RunError(f"{pair} {name} leaves out unknown words, and their target vocabularies differ")
+            raise RunError(f"{pair} {name} skips unknown words, and their target vocabularies differ")
     if yardstick(first) == yardstick(other):
         return  # without reading the data
     if references(first, split) != references(other, split):

@@ -52,7 +52,7 @@ GRAMMATICAL = (
 
 
 def run_demo(out: Path, seeds: list[int], workers: int, markdown: Path | None, command: str) -> Path:
-    """Train, score and report. Called again after a stop, it goes on. -> the report"""
+    """Train, score and report. Called again after a stop, it resumes. -> the report"""
     require_extra()  # before the minutes, not after
     with toy_recipes() as recipes, watched(recipes, len(seeds), out, workers) as watcher:
         run_grid(recipes, seeds, out, workers, watcher.report, look=watcher.look)

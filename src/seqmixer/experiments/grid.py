@@ -69,9 +69,9 @@ def scratch_jobs(recipe: Recipe, seed: int) -> list[Job]:
 
 
 def method_jobs(recipe: Recipe, seed: int, folder: Path) -> list[Job]:
-    """What starts from a base. Without a rate of its own (training.rl_lr) it keeps that of the base.
+    """The runs that start from a base. Without a rate of their own (training.rl_lr) they keep that of the base.
 
-    A rate of its own stays, for all methods alike: by perplexity, which only XENT lowers, the others' would decay.
+    A rate of its own stays, for all methods alike: only XENT lowers the perplexity that decides on a decay.
     """
     plain = Config.load(recipe.path, recipe.settings)
     base = folder / recipe.task / f"seed-{seed}" / BASE
@@ -89,7 +89,7 @@ def job(recipe: Recipe, seed: int, method: str, settings: Sequence[str]) -> Job:
 
 
 def best_rate(run: Path) -> float:
-    """The learning rate of the epoch that a run's best model is of."""
+    """The learning rate of the epoch of a run's best model."""
     return float([event["rate"] for event in epochs(read_log(run)) if event["best"]][-1])
 
 
@@ -98,7 +98,7 @@ def nothing_more(run: Run) -> Mapping[str, Any]:
 
 
 def run_job(job: Job, folder: Path, judge: Judge = nothing_more, workers: int = 1) -> Result:
-    """Train one run of `workers` at a time, judge it unless it is a base, say what came of it; or find it all done."""
+    """Train and judge one run of `workers` at a time, or read its result if it is finished. A base is not judged."""
     result = finished(job, folder)
     if result is None:
         began = time.perf_counter()
@@ -143,7 +143,7 @@ def read_once(data: DataConfig, text: TextConfig) -> Task:
 
 
 def finished(job: Job, folder: Path) -> Result | None:
-    """What an earlier call found, if it trained this run to its end."""
+    """The result of a run that an earlier call finished; None where there is none."""
     run = folder / job.config.name
     path = run / "result.json"
     if not path.is_file():
@@ -193,7 +193,7 @@ def run_grid(
                     results.append(future.result())
                     left -= 1
                     done = under_way.pop(future)
-                    if done in bases:  # its methods next, so that a stopped grid has whole seeds
+                    if done in bases:  # its methods next, so that a stopped grid has complete seeds
                         ready = [*method_jobs(*bases[done], folder), *scratch_jobs(*bases[done]), *ready]
                     report(results[-1], left)
                 look(under_way.values())
@@ -205,7 +205,7 @@ def run_grid(
 
 
 def count_seconds(folder: Path, more: float) -> float:
-    """A table may take several calls: how long all of them took."""
+    """Add to the seconds of the earlier calls for this table. -> of all calls"""
     path = folder / "seconds"
     try:
         before = float(files.read_bytes(path))
@@ -217,7 +217,7 @@ def count_seconds(folder: Path, more: float) -> float:
 
 
 def share_cores(workers: int) -> None:
-    """In each process of a pool, once: torch's choice, or OMP_NUM_THREADS, would be as many for each of them."""
+    """Divide the threads by the number of workers; called once in each process of a pool."""
     torch.set_num_threads(max(1, torch.get_num_threads() // workers))
 
 

@@ -19,7 +19,7 @@ METRIC_LABELS = {name: metric.label for name, metric in BUILT_IN.items()}
 
 @dataclass(frozen=True)
 class Result:
-    """What came of one run."""
+    """The result of one run."""
 
     task: str
     method: str

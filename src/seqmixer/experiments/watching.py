@@ -62,7 +62,7 @@ class Watcher:
             write_line(self.bar, f"  {said}")
 
     def progress(self, job: Job) -> tuple[Kind, int, float]:
-        """The epochs a run has done, and what they took."""
+        """The epochs a run has done, and their seconds."""
         folder, kind = self.folder / job.config.name, (job.task, job.method)
         if (folder / "task.json").is_file():
             self.lengths[kind] = run_length(job.config, read_dimensions(folder).length)
@@ -80,9 +80,9 @@ def seconds_left(
     spent: Mapping[Kind, float],
     under_way: Sequence[tuple[Kind, int, float]],
 ) -> float | None:
-    """What the runs that are not over will take, one after the other; None before the first epoch is over.
+    """The seconds that the unfinished runs need, one after the other; None before the first epoch is over.
 
-    A run takes what the last of its kind took; one under way, what its epochs take; else as long as the others do.
+    A run takes what the last of its kind took; one under way, what its epochs take; else the mean of known kinds.
 
     >>> a, b = ("t", "a"), ("t", "b")
     >>> seconds_left({a: 1, b: 2}, {b: 10}, {a: 30.0}, [(b, 5, 20.0)])

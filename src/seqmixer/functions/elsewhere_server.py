@@ -1,4 +1,4 @@
-"""What the Python of another environment runs: a function, loaded once, answers batches. Needs no library.
+"""The server that the Python of another environment runs: it loads a function and answers batches. Needs no library.
 
 A line of standard input is a JSON list of rows; a line of standard output is {"scores": [...]} or {"error": "..."}.
 """

@@ -178,7 +178,7 @@ def _together(coroutines: Sequence[Awaitable[Any]]) -> list[Any]:
 def _blaming(scorer: Scorer, where: str) -> Iterator[None]:
     try:
         yield
-    except (KeyboardInterrupt, RewardError):  # most likely the user's; one that says already what it is about
+    except (KeyboardInterrupt, RewardError):  # most likely the user's; one that is worded already
         raise
     except BaseException as error:
         what = f"{type(error).__name__} for {where}: {short(error)} ({_place(error, scorer.function)})"

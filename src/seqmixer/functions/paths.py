@@ -1,4 +1,4 @@
-"""The function that a setting names."""
+"""Import the function that a setting names."""
 
 import importlib
 import os
@@ -14,7 +14,7 @@ from seqmixer.functions.kinds import short
 
 
 def is_path(name: str) -> bool:
-    """Whether a reward is named by where its function is.
+    """Whether a name is the path of a Python function.
 
     >>> is_path("my_rewards:overlap"), is_path("bleu")
     (True, False)

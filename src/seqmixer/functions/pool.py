@@ -27,7 +27,7 @@ class Worker(NamedTuple):
     life: Connection
 
     def receive(self, seconds: float | None = None) -> Any:
-        """What the worker sends next. TimeoutError, or EOFError when it is gone."""
+        """The next message of the worker. TimeoutError, or EOFError when it is gone."""
         if not wait([self.rows, self.life], seconds):
             raise TimeoutError
         if not self.rows.poll():  # what it started may hold its end open
@@ -35,7 +35,7 @@ class Worker(NamedTuple):
         return self.rows.recv()
 
     def ending(self) -> str:
-        """What it ended with, once it is gone."""
+        """How the worker ended, in words."""
         if not wait([self.life], DYING):
             return "closed files"
         self.process.join()

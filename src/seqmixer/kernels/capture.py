@@ -22,12 +22,12 @@ _tried = ContextVar("_tried", default=False)  # whether this is the first call o
 
 
 class NotReplayable(Exception):
-    """Why a program cannot be captured."""
+    """A program cannot be captured; the message says why."""
 
 
 @dataclass(frozen=True)
 class Captured:
-    """A program for inputs of one shape. Replaying overwrites the outputs of the time before."""
+    """A captured program for inputs of one shape. A replay overwrites the outputs of the last one."""
 
     graph: Any
     inputs: tuple[Tensor, ...]
@@ -56,7 +56,7 @@ class Programs:
         self.impossible = False
 
     def __call__(self, name: Hashable, run: Run, *inputs: Tensor) -> Any:
-        """run(*inputs). What it returns is good until the next call."""
+        """run(*inputs). The result is valid until the next call."""
         if self.impossible or not capturable(inputs[0]):
             return run(*inputs)
         key = (name, *((tensor.shape, tensor.dtype) for tensor in inputs))
@@ -69,16 +69,16 @@ class Programs:
         return self.first(run, inputs)
 
     def forget(self) -> None:
-        """Everything is to be captured anew: what the programs keep between calls has been replaced."""
+        """Drop all captured programs, because tensors that they use were replaced."""
         self.seen.clear()
         self.captured.clear()
         self.pool = None  # it went with the last program that used it
 
     def first(self, run: Run, inputs: tuple[Tensor, ...]) -> Any:
-        """Run as it is; what cannot be captured shows here, before anything depends on it."""
+        """The first call, uncaptured; an operation that cannot be captured shows here."""
         noise = torch.cuda.get_rng_state()
         try:
-            with self.own_stream(), no_questions(), trying():
+            with self.own_stream(), no_synchronisation(), trying():
                 return run(*inputs)
         except NotReplayable as error:
             reason = str(error)
@@ -119,7 +119,7 @@ class Programs:
 
 
 def run_anew(reason: str) -> None:
-    """Say that what follows is to run in every call: a program that it is a part of is not captured."""
+    """Declare that what follows must run in every call: the program around it is then not captured."""
     if _tried.get():
         raise NotReplayable(reason)
 
@@ -135,7 +135,7 @@ def trying() -> Iterator[None]:
 
 
 @contextmanager
-def no_questions() -> Iterator[None]:
+def no_synchronisation() -> Iterator[None]:
     """An error for every operation that waits for the device. One program may be a part of another."""
     before = torch.cuda.get_sync_debug_mode()
     with warnings.catch_warnings():
@@ -153,7 +153,7 @@ def capturable(tensor: Tensor) -> bool:
 
 
 def warming(tensor: Tensor) -> int:
-    """How many calls of one shape come before the program is replayed."""
+    """The number of calls of one shape before the program is replayed."""
     return 2 if capturable(tensor) else 0
 
 
@@ -166,7 +166,7 @@ def where(error: BaseException) -> str:
 
 
 def overlapped(run: Callable[[], Tensor], given: Tensor) -> Callable[[], Tensor]:
-    """`run`, begun now if that can be; the function that is returned gives its result.
+    """Start `run` now where that is possible. -> a function that returns its result
 
     In a program that is being captured for a CUDA device, `run` becomes a branch of its own, beside what comes next on
     the main one. Anywhere else, also in such a branch, it is run when its result is asked for.

@@ -1,4 +1,4 @@
-"""The output layer and the log-probability of given words as one function, which never holds all scores at once.
+"""The output layer and the log-probability of known words as one function, which never holds all scores at once.
 
 Scores of T steps over a large vocabulary are the largest thing in training: (B, T, V). Here they are made for some
 rows at a time, used, and made again for the backward pass, as their own gradient. On a CPU, where arithmetic is dearer
@@ -18,7 +18,7 @@ FEW = 256  # rows: the program for the few of a search is not used for more
 
 
 def linear_log_prob(h: Tensor, weight: Tensor, bias: Tensor, words: Tensor, room: int = ROOM) -> Tensor:
-    """log softmax(W h + b) at the given words (Eqs. 4-5), in float32.  (R, H), (V, H), (V,), (R,) -> (R,)
+    """log softmax(W h + b) at these words (Eqs. 4-5), in float32.  (R, H), (V, H), (V,), (R,) -> (R,)
 
     In an autocast region the products are taken in its type, and the rest in float32 all the same.
     """

@@ -1,4 +1,4 @@
-"""One step of a recurrent layer, forward and backward, in plain torch. Results are written where the caller says.
+"""One step of a recurrent layer, forward and backward, in plain torch. Results are written into tensors of the caller.
 
 `triton_steps` has the same functions. What only an LSTM has (m, dm) or only attention (c, C, dc) may be None.
 """
@@ -16,7 +16,7 @@ def query(h: Tensor, m: Any, Q: Tensor, q: Tensor) -> None:
 
 
 def query_backward(dq: Tensor, Q: Tensor, dh: Tensor, dm: Any) -> None:
-    """Adds the gradients of the state that was asked with to dh and dm (B, H)."""
+    """Adds the gradients of the state that made the query to dh and dm (B, H)."""
     for part, columns in zip((dh, dm), Q.split(dh.shape[1], 1), strict=False):
         part.addmm_(dq, columns)
 

@@ -99,7 +99,7 @@ def log_prob(h: Tensor, weight: Tensor, bias: Tensor, words: Tensor) -> tuple[Te
 
 
 def gradient(h: Tensor, weight: Tensor, bias: Tensor, words: Tensor, normaliser: Tensor, grad: Tensor) -> Tensor:
-    """Of sum(grad * log p) by the scores, in the type of h.  -> (R, V)"""
+    """The gradient of sum(grad * log p) by the scores, in the type of h.  -> (R, V)"""
     R, V = len(h), len(weight)
     room = h.new_empty(R, -(-V // ALIGNED) * ALIGNED)
     _gradient[(triton.cdiv(R, 128), triton.cdiv(V, 128))](

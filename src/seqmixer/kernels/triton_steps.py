@@ -122,7 +122,7 @@ def _state_backward(
     dgates, U, C, dh, dc, B, U_stride, C_stride, H: tl.constexpr, G: tl.constexpr, ADD: tl.constexpr,
     ROWS: tl.constexpr, SLICE: tl.constexpr, DEPTH: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """dh = dgates U, or dh += with ADD, and dc += dgates C: the first programs own columns of U, the others of C."""
+    """dh = dgates U, or dh += with ADD, and dc += dgates C: the first programs own columns of U, the rest those of C."""
     rows = (tl.program_id(0) * ROWS + tl.arange(0, ROWS)).to(tl.int64)
     there = rows < B
     slices: tl.constexpr = (H + SLICE - 1) // SLICE
@@ -178,7 +178,7 @@ def query(h: Tensor, m: Tensor | None, Q: Tensor, q: Tensor) -> None:
 
 
 def query_backward(dq: Tensor, Q: Tensor, dh: Tensor, dm: Tensor | None) -> None:
-    """Adds the gradients of the state that was asked with to dh and dm (B, H)."""
+    """Adds the gradients of the state that made the query to dh and dm (B, H)."""
     B, H = dq.shape
     rows = _rows(B)
     columns = triton.cdiv(H, SLICE) * (1 if dm is None else 2)

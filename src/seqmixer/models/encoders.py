@@ -10,7 +10,7 @@ from seqmixer.types import PAD, Context
 
 
 class Encoder(nn.Module, ABC):
-    """What a recurrent decoder asks of its context."""
+    """The context of a recurrent decoder."""
 
     attentive = False  # whether `attend` gives a c_t
 
@@ -27,7 +27,7 @@ class Encoder(nn.Module, ABC):
         return None
 
     def first_word(self, context: Context) -> Tensor | None:
-        """What is fed before the first word; None where nothing is.  -> (B, H)"""
+        """The input before the first word, such as an image; None where there is none.  -> (B, H)"""
         return None
 
 

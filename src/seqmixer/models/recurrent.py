@@ -33,7 +33,7 @@ class Cell(nn.Module, ABC):
 
     @abstractmethod
     def weights(self, x: Tensor) -> Weights | None:
-        """The cell written out, for words (..., H) of any number of steps; None where `recur` cannot have it."""
+        """The matrices of the cell, for words (..., H) of any number of steps; None where `recur` lacks the cell."""
 
 
 class ElmanCell(Cell):
@@ -173,7 +173,7 @@ class Recurrent(SequenceModel):
         return torch.stack(rows, 1)
 
     def read(self, h: Tensor, c: Tensor | None) -> Tensor:
-        """What the output layer is given.  (..., H) -> (..., H or 2 H)"""
+        """The input of the output layer.  (..., H) -> (..., H or 2 H)"""
         return torch.cat([h, torch.sigmoid(self.output(c))], -1) if self.released else h
 
     def logits(self, h: Tensor) -> Tensor:
@@ -188,7 +188,7 @@ class Recurrent(SequenceModel):
         return step_by_step(self, words, context) if written is None else written[0].transpose(0, 1)
 
     def written_out(self, x: Tensor, state: State, context: Context) -> tuple[Tensor, State] | None:
-        """T steps by `kernels.recur`: features (T, B, .) and the state after them; None where it has no such model."""
+        """T steps by `kernels.recur`: features (T, B, .) and the state after them; None where it lacks the cell."""
         (cell, *more) = self.cells
         weights: Weights | None = cell.weights(self.dropout(x)) if fused() and not more else None  # type: ignore[operator]
         if weights is None:
@@ -203,7 +203,7 @@ class Recurrent(SequenceModel):
 
 
 def step_by_step(model: SequenceModel, words: Tensor, context: Context) -> Tensor:
-    """`unroll` for models that can do no better than step after step.  (B, T) -> (B, T, H)"""
+    """`unroll` by single steps.  (B, T) -> (B, T, H)"""
     state = model.start(context)
     features = []
     for x in model.embed(words).unbind(1):

@@ -2,7 +2,7 @@
 
 Vaswani et al. (2017), with the norm before each part (Xiong et al. 2020); positions are learned, or rotary (Su et al.
 2021). A decoder keeps its keys and values in tensors of fixed size, so that a search can reorder the rows of a state
-and every step is the same program; a whole known sentence is one parallel pass.
+and every step is the same program; a known sentence is one parallel pass.
 """
 
 from abc import ABC, abstractmethod
@@ -42,7 +42,7 @@ class Blueprint:
 
 
 class Positions(nn.Module):
-    """Where a word stands: a vector added to its embedding, or a rotation of all queries and keys made of it."""
+    """The position of a word: a vector added to its embedding, or a rotation of all queries and keys."""
 
     frequency: Tensor
 
@@ -132,12 +132,12 @@ class Layer(nn.Module):
 
 
 def each(layers: nn.ModuleList) -> Iterable[Layer]:
-    """The layers as what they are: a ModuleList forgets the type."""
+    """The layers with their type, which a ModuleList forgets."""
     return cast(Iterable[Layer], layers)
 
 
 class Memory(nn.Module, ABC):
-    """What a decoder looks back at."""
+    """The encoded source that a decoder attends to."""
 
     @abstractmethod
     def forward(self, source: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""Ranks: processes that train one model. All their communication is here, but for DDP's; alone, all of it does nothing.
+"""Ranks: processes that train one model. All their communication but DDP's; in a single process it is a no-op.
 
 All ranks run the same program on the same data. What they hold in common stays equal because they compute it from equal
 numbers: each has its share of a batch, DDP averages gradients, and metrics and decisions are brought together here.
@@ -32,7 +32,7 @@ Result = TypeVar("Result")
 
 
 def start(device: str) -> None:
-    """Join the processes that torchrun started with this one, if it did. Called again, it does nothing."""
+    """Join the process group, if torchrun started several ranks. Further calls do nothing."""
     if launch.processes() == 1 or dist.is_initialized():
         return
     backend = "cpu:gloo"  # also where the model is elsewhere: flags and files are the host's
@@ -47,7 +47,7 @@ def start(device: str) -> None:
 
 
 def leave() -> None:
-    """Part from the others when all is done: a process that ends with its group's threads alive may be aborted.
+    """Leave the process group when all is done: a process that ends with the group's threads alive may be aborted.
 
     The first rank writes the scores alone. The others wait for it: if it dies meanwhile, one of them has to say so.
     """
@@ -57,13 +57,13 @@ def leave() -> None:
 
 
 def rendezvous_store() -> Store:
-    """Where the processes of one start find one another: torchrun's store, which outlives them and its restarts."""
+    """torchrun's key-value store, where the ranks find one another; it outlives restarts, so each has a prefix."""
     store, _, _ = next(rendezvous("env://", timeout=TIMEOUT))
     return PrefixStore(f"seqmixer, start {os.environ.get('TORCHELASTIC_RESTART_COUNT')}", store)
 
 
 def accelerator(device: str) -> str | None:
-    """The kind of accelerator that training.device stands for, one for each process of a node; None is the CPU."""
+    """The kind of accelerator of training.device, one for each rank of a node; None is the CPU."""
     there = torch.accelerator.current_accelerator(check_available=True)
     kind = (there.type if there else "cpu") if device == "auto" else device
     if kind == "cpu":
@@ -84,29 +84,29 @@ def many() -> bool:
 
 
 def world() -> int:
-    """How many processes there are."""
+    """The number of ranks."""
     return dist.get_world_size() if many() else 1
 
 
 def rank() -> int:
-    """Which of them this one is, from 0."""
+    """This rank, from 0."""
     return dist.get_rank() if many() else 0
 
 
 def first() -> bool:
-    """Whether this is the process that writes: log, checkpoints, scores, progress."""
+    """Whether this is the first rank, which writes log, checkpoints, scores and progress."""
     return rank() == 0
 
 
 def own_seed(seed: int, moment: int = 0) -> int:
-    """A seed of this process's own; that of the first at moment 0 is the seed itself."""
+    """The seed of this rank; for the first rank at moment 0 it is `seed`."""
     return seed + STRIDE * (rank() + world() * moment)
 
 
 def share(batch: Batch) -> Batch:
-    """This process's part of a batch: every world-th sentence.
+    """This rank's share of a batch: every world-th sentence.
 
-    A batch of fewer sentences than processes is everybody's: no part is empty, and the means are the same.
+    A batch of fewer sentences than ranks is not shared: every rank has all of it, and the means are the same.
     """
     if not many() or len(batch) < world():
         return batch
@@ -115,7 +115,7 @@ def share(batch: Batch) -> Batch:
 
 
 def copies(sentences: int) -> int:
-    """How many ranks have each sentence of a batch, see `share`."""
+    """How many ranks train on each sentence of a batch, see `share`."""
     return 1 if sentences >= world() else world()
 
 
@@ -135,7 +135,7 @@ def ratio(counted: Tensor, count: Tensor) -> Tensor:
 
 
 def spread(items: Iterable[Item], work: Callable[[Item], tuple[Tensor, ...]]) -> list[tuple[Tensor, ...]]:
-    """work(item) of every item, in their order. Each process does its part, and has all results: on the CPU then."""
+    """work(item) of every item, in order. The ranks share the items; each gets all results, on the CPU then."""
     mine = [work(item) for item in islice(items, rank(), None, world())]
     if not many():
         return mine
@@ -144,7 +144,7 @@ def spread(items: Iterable[Item], work: Callable[[Item], tuple[Tensor, ...]]) ->
 
 
 def agreed(*flags: bool) -> list[bool]:
-    """Each flag as true as it is in any process. They wait for one another here."""
+    """For each flag, whether it is true in any rank. Synchronises the ranks."""
     if not many():
         return list(flags)
     votes = torch.tensor(flags, dtype=torch.int)
@@ -154,12 +154,12 @@ def agreed(*flags: bool) -> list[bool]:
 
 
 def wait() -> None:
-    """Go on when all processes are here."""
+    """Wait until all ranks are here."""
     agreed(False)
 
 
 def gathered(value: Result) -> list[Result]:
-    """What each process has, by rank."""
+    """The value of each rank, by rank."""
     values: list[Any] = [value] * world()
     if many():
         with communication():
@@ -168,7 +168,7 @@ def gathered(value: Result) -> list[Result]:
 
 
 def from_first(function: Callable[[], Result]) -> Result:
-    """What a function gives in the first process, which alone calls it."""
+    """The result of a function that the first rank alone calls."""
     value = [function() if first() else None]
     if many():
         with communication():
@@ -178,7 +178,7 @@ def from_first(function: Callable[[], Result]) -> Result:
 
 @contextmanager
 def first_rank_first() -> Iterator[None]:
-    """The first process goes through alone, the others after it, when what it leaves on the disk is there."""
+    """The first rank runs the block alone, then all further ones, which find what it wrote to the disk."""
     if not first():
         wait()
     yield
@@ -187,7 +187,7 @@ def first_rank_first() -> Iterator[None]:
 
 
 def first_to_say() -> bool:
-    """Whether no other process has told the user of an error yet: of many that fail for one reason, one says it."""
+    """Whether this rank is the first to report an error: several may fail for one reason."""
     if launch.processes() == 1:
         return True
     try:
@@ -198,7 +198,7 @@ def first_to_say() -> bool:
 
 @contextmanager
 def communication() -> Iterator[None]:
-    """Errors of the communication between ranks, in words: another process is gone. Other errors stay what they are."""
+    """Errors of the communication between ranks become `Lost`: another rank is gone. Other errors pass."""
     try:
         yield
     except RuntimeError as error:

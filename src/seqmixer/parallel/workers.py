@@ -1,8 +1,8 @@
-"""Processes that work for this one. They stop when it is told to stop, and none outlives it, however it ends.
+"""Worker processes. They stop when their parent is told to stop, and none outlives it, however it ends.
 
-Ctrl-C reaches a whole process group, `kill` one process, `timeout` and a cluster either. So workers ignore SIGINT and
-SIGTERM, and their parent, wherever its signal came from, asks each of them once. It asks by closing a pipe, which the
-system does at its death too.
+Ctrl-C reaches a process group, `kill` one process, `timeout` and a cluster either. So workers ignore SIGINT and
+SIGTERM. Their parent, wherever its signal came from, tells each of them once, by closing a pipe; when the parent dies,
+the operating system closes it.
 """
 
 import _thread
@@ -52,7 +52,7 @@ def stop_handler(handler: Handler | signal.Handlers) -> Iterator[None]:
 
 @contextmanager
 def stops_blocked() -> Iterator[None]:
-    """A process started here begins with SIGINT and SIGTERM blocked; in this one they are delivered after the block."""
+    """A process started in the block begins with SIGINT and SIGTERM blocked; this process gets them after the block."""
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
@@ -85,7 +85,7 @@ def nothing() -> None: ...
 
 @contextmanager
 def started(count: int, prepare: Callable[[], None] = nothing) -> Iterator[Workers]:
-    """`count` workers, each of which calls `prepare` first. Stopped before its end, the block raises KeyboardInterrupt.
+    """`count` workers, each of which calls `prepare` first. A block that is stopped raises KeyboardInterrupt.
 
     A call that trains saves and raises `Interrupted`, any other raises KeyboardInterrupt where it is.
     """
@@ -119,7 +119,7 @@ def stop_when_closed(asked: Connection, ended: Connection) -> None:
 
 
 def insist(handler: Handler, over: Callable[[float], object]) -> None:
-    """Interrupt the main thread; where `handler` is what raises there, again and again, until `over(seconds)`.
+    """Interrupt the main thread; while its handler of SIGINT is `handler`, again and again until `over(seconds)`.
 
     What is raised in a destructor, a callback of C or before a bare except is lost. Another handler, as training has
     one, only notes the stop: it is called once.
@@ -193,7 +193,7 @@ def kill_when_closed(life: Connection, worker: int) -> None:
 
 
 def kill(pid: int) -> bool:
-    """Whether this process may, and could."""
+    """Send SIGKILL. -> whether that was possible"""
     try:
         os.kill(pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
@@ -210,7 +210,7 @@ def children(parent: int) -> Iterator[int]:
 
 
 def die_with_parent() -> None:
-    """On Linux also while the GIL is held."""
+    """Ask Linux to kill this process when its parent dies, also while the GIL is held."""
     if sys.platform == "linux":
         process_control(DEATH_SIGNAL, signal.SIGKILL)
 

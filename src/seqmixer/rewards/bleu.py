@@ -88,9 +88,9 @@ def sentence_bleu(rollout: Rollout) -> Tensor:
     BLEU = exp(1/N sum_{n=1..N} log (matches_n + 1) / (total_n + 1)) b
     b = exp(1 - (reference length + 1) / hypothesis length) where the hypothesis is shorter than the reference, else 1
 
-    s = rollout.start words were given: only n-grams that touch what comes after them count, while the lengths are
-    those of whole sequences; EOS is part of neither. The release has one reference; several are counted as in
-    `statistics`, by the maximum and by the closest length.
+    The first s = rollout.start words are forced: only n-grams that touch what comes after them count, while the lengths
+    are those of the sequences with them; EOS is part of neither. The release has one reference; several are counted as
+    in `statistics`, by the maximum and by the closest length.
 
     >>> words = torch.tensor([[5, 6, 7, 2], [5, 2, 0, 0]])
     >>> reference = torch.tensor([[[5, 6, 7, 2]], [[5, 6, 7, 2]]])

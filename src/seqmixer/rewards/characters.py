@@ -1,4 +1,4 @@
-"""The characters of words, on the device: what chrF counts, and what tells whether pieces spell the same word."""
+"""The characters of words as tensors, for chrF, and to tell whether pieces spell the same word."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

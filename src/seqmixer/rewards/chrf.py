@@ -1,7 +1,7 @@
-"""chrF and chrF++ (Popović 2015, 2017), as sacreBLEU has them: F2 of character n-grams, white space left out.
+"""chrF and chrF++ (Popović 2015, 2017), as sacreBLEU has them: F2 of character n-grams, without white space.
 
 Statistics, then score: a sentence is a row of [hypothesis, reference, match] counts for n = 1..6, a corpus the sum of
-its rows. UNK is one character, a different one each time. The whole sequence is scored, its given words included.
+its rows. UNK is one character, a different one each time. The sequence is scored with its forced words.
 
 A sentence has room for as many characters as its words could have at most, so the cost grows with the longest word of
 the vocabulary.

@@ -2,7 +2,7 @@
 
 An n-gram weighs the more the fewer training examples have it. The reported score is 100 times the mean over sentences,
 as captioning papers print it ("CIDEr 105.3"); captions equal to all their references would have 1,000. The reward is a
-tenth of a sentence's score, so that it lies in 0..1. The whole sequence is scored, its given words included.
+tenth of a sentence's score, so that it lies in 0..1. The sequence is scored with its forced words.
 
 UNK stands for a different word each time: an n-gram with UNK matches nothing, weighs as one that no document has, and
 lengthens the sentence like any other.
@@ -105,7 +105,7 @@ class DocumentFrequencies:
         return stored
 
     def save(self, path: Path) -> None:
-        """Write a safetensors file, whole or not at all."""
+        """Write a safetensors file, completely or not at all."""
         tensors = {f"keys.{n}": table for n, table in enumerate(self.keys)}
         tensors |= {f"idf.{n}": table for n, table in enumerate(self.idf)}
         about = {"documents": str(self.documents), "vocab": str(self.vocab), "fingerprint": self.fingerprint}
@@ -114,7 +114,7 @@ class DocumentFrequencies:
             save_file(tensors, new, about)
 
     def checksum(self) -> str:
-        """Of all that is saved: a table with a flipped bit would give wrong rewards, unnoticed."""
+        """A checksum of all that is saved: a flipped bit would give wrong rewards, unnoticed."""
         digest = hashlib.sha256(f"{self.documents} {self.vocab} {self.fingerprint}".encode())
         for table in (*self.keys, *self.idf):
             digest.update(table.cpu().numpy().tobytes())
@@ -127,7 +127,7 @@ class DocumentFrequencies:
     def weights(self, words: Tensor) -> list[Tensor]:
         """log(documents / max(1, df)) of the n-gram from each word on.  (..., P) -> ORDER tensors (..., P - n + 1)
 
-        n-grams that reach over the end of a sentence are for the caller to leave out.
+        The caller must mask n-grams that reach over the end of a sentence.
         """
         words = words.masked_fill(words == ngrams.END, AN_END)
         words = torch.where((words >= 0) & (words < self.vocab), words, UNK)  # keys stay apart; UNK is in no table

@@ -1,4 +1,4 @@
-"""How far a hypothesis is from its reference as a whole: edit distance, exact match, and length.
+"""How far a hypothesis is from its reference: edit distance, exact match, and length.
 
 Each is a row per sentence; a corpus is the mean of its sentences.
 """
@@ -28,7 +28,7 @@ def statistics(words: Tensor, references: Tensor) -> Tensor:
 
 
 def distance(words: Tensor, references: Tensor) -> Tensor:
-    """Words to insert, leave out or replace to make each reference (Levenshtein).  (B, T), (B, R, L) -> (B, R)
+    """Words to insert, delete or replace to make each reference (Levenshtein).  (B, T), (B, R, L) -> (B, R)
 
     d[i, j] = min(d[i - 1, j] + 1, d[i, j - 1] + 1, d[i - 1, j - 1] + [w_i != r_j])
 
@@ -39,9 +39,9 @@ def distance(words: Tensor, references: Tensor) -> Tensor:
     e = same.new_zeros((*same.shape[:2], same.shape[3] + 1), dtype=torch.int32)  # (B, R, L + 1)
     written = ngrams.inside(words)  # (B, T)
     for written_i, same_i in zip(written.unbind(1), same.unbind(2), strict=True):  # (B,), (B, R, L)
-        left_out = e + written_i[:, None, None]  # (B, R, L + 1)
+        deleted = e + written_i[:, None, None]  # (B, R, L + 1)
         replaced = e[..., :-1] - same_i.int()  # (B, R, L)
-        e = torch.cat([left_out[..., :1], torch.minimum(left_out[..., 1:], replaced)], -1).cummin(-1).values
+        e = torch.cat([deleted[..., :1], torch.minimum(deleted[..., 1:], replaced)], -1).cummin(-1).values
     reference = ngrams.lengths(references)  # (B, R)
     return e.gather(-1, reference.unsqueeze(-1)).squeeze(-1) + reference
 
@@ -65,8 +65,8 @@ def exact(words: Tensor, references: Tensor) -> Tensor:
     known = ngrams.inside(words) & (words != UNK)  # (B, T)
     same = (words[:, None, :length] == references[..., :length]) & known[:, None, :length]  # (B, R, length)
     right = same.sum(-1)  # (B, R)
-    whole = (right == ngrams.lengths(words).unsqueeze(1)) & (right == ngrams.lengths(references))
-    return (whole & ~ngrams.missing(references)).any(-1, keepdim=True).float()
+    equal = (right == ngrams.lengths(words).unsqueeze(1)) & (right == ngrams.lengths(references))
+    return (equal & ~ngrams.missing(references)).any(-1, keepdim=True).float()
 
 
 def exact_corpus(rows: Tensor) -> Tensor:

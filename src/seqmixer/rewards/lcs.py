@@ -15,7 +15,7 @@ from seqmixer.rewards.rouge import Score
 def statistics(words: Tensor, references: Tensor, score: Score) -> Tensor:
     """Words in common order, words of the hypothesis, words of the reference.  (B, T), (B, R, L) -> (B, 3)
 
-    UNK in a reference is left out, as in ROUGE-N. With several references the row is that of the reference with the
+    UNK in a reference does not count, as in ROUGE-N. With several references the row is that of the reference with the
     highest `score`, the first of equals; `rouge_score` takes the one with the highest F1.
 
     >>> from seqmixer.rewards.rouge import f1

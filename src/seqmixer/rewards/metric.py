@@ -41,7 +41,7 @@ class Metric:
         return self.sentence or as_reward(self)
 
     def of_each(self, rows: Tensor) -> Tensor:
-        """The score of each sentence, from what is counted of it.  (..., S) -> (...) in 0..highest"""
+        """The score of each sentence, from its counts.  (..., S) -> (...) in 0..highest"""
         return self.alone(rows) if self.alone else self.corpus(rows.unsqueeze(-2))
 
 
@@ -51,15 +51,15 @@ def counting(function: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Rollout]
 
 
 def uncounted(rollout: Rollout) -> Tensor:
-    """Stands for the statistics of a metric whose counts are there already: it needs no data and no user's code."""
+    """The statistics of a metric that only scores counts made before: it needs no data and no user's code."""
     raise TypeError("this metric scores counts, it does not make them")
 
 
 def as_reward(metric: Metric) -> Reward:
     """A training reward in 0..1: the score of a corpus of one sentence, from the counts that are reported.
 
-    The whole sequence is scored, the words given to it (`rollout.start`) included; the rewards of the released code,
-    `sentence_bleu` and `rouge2_recall`, leave those out. One sentence's BLEU is mostly 0: train on `BLEU_MEAN`.
+    The sequence is scored with its forced words, the first `rollout.start`; the rewards of the released code,
+    `sentence_bleu` and `rouge2_recall`, skip those. One sentence's BLEU is mostly 0: train on `BLEU_MEAN`.
 
     >>> import torch
     >>> words = torch.tensor([[5, 6, 7, 2], [5, 2, 0, 0]])

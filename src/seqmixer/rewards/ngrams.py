@@ -2,9 +2,9 @@
 
 Rewards and reported scores are both made of these counts, so they cannot drift apart. The rules, as released by the
 authors: nothing from the first EOS or PAD on is counted; an n-gram with UNK never matches; and of a sequence whose
-first `start` words were given, only n-grams that touch the rest count, in the hypothesis and in the reference alike.
+first `start` words are forced, only n-grams that touch the rest count, in the hypothesis and in the reference alike.
 
-Everything has a fixed shape and asks the device no question, so that a CUDA graph can hold it.
+Everything has a fixed shape and no GPU synchronisation, so that it can be captured in a CUDA graph.
 """
 
 import torch
@@ -29,7 +29,7 @@ def lengths(words: Tensor) -> Tensor:
 
 
 def missing(references: Tensor) -> Tensor:
-    """Which references only fill the tensor: all PAD. One that is just EOS is there, and empty.  (..., L) -> (...)"""
+    """Which references are padding: all PAD. One that is just EOS is there, and empty.  (..., L) -> (...)"""
     return (references == PAD).all(-1)
 
 
@@ -83,12 +83,12 @@ def matched(words: Tensor, references: Tensor, order: int, start: int | Tensor =
     """
     own = _runs(same(words, words).tril(-1), order)  # only what stood before
     other = _runs(same(words.unsqueeze(1), references), order)
-    paid = []
+    matches = []
     for n in range(1, order + 1):
         earlier = _touching(own[n - 1], n, start).sum(-1)  # (B, G) times the gram stood before
         found = _touching(other[n - 1], n, start).sum(-1)  # (B, R, G) times it stands in the reference; 0 with UNK
-        paid.append(_touching(earlier.unsqueeze(1) < found, n, start))
-    return paid
+        matches.append(_touching(earlier.unsqueeze(1) < found, n, start))
+    return matches
 
 
 def _touching(grams: Tensor, n: int, start: int | Tensor) -> Tensor:

@@ -29,7 +29,7 @@ def f1(rows: Tensor) -> Tensor:
 def statistics(words: Tensor, references: Tensor, n: int, score: Score, start: int | Tensor = 0) -> Tensor:
     """Clipped matches, n-grams of the hypothesis, n-grams of the reference.  (B, T), (B, R, L) -> (B, 3)
 
-    Reference n-grams with UNK are left out, as released: no hypothesis could match them. With several references the
+    Reference n-grams with UNK are skipped, as released: no hypothesis could match them. With several references the
     row is that of the reference with the highest `score`, the first of equals.
 
     >>> words = torch.tensor([[5, 6, 7, 2]])
@@ -49,7 +49,7 @@ def corpus(rows: Tensor, score: Score) -> Tensor:
 def released_recall(rollout: Rollout, n: int) -> Tensor:
     """The training reward of the authors' released code, in 0..1, unsmoothed.  -> (B,)
 
-    ROUGE-N = matches / n-grams of the reference, and 0 where fewer than n words follow the s = rollout.start given
+    ROUGE-N = matches / n-grams of the reference, and 0 where fewer than n words follow the s = rollout.start forced
     ones in the hypothesis or in the reference. Only n-grams that touch what comes after those s words count. The
     release has one reference; of several the best one counts.
     """

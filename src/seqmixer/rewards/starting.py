@@ -1,4 +1,4 @@
-"""How a reward is run: begun before the scoring pass, collected after it, and replayed where it says that it may be."""
+"""How rewards run: started before the scoring pass, collected after it, and replayed in captured steps if declared."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _replayable: WeakValueDictionary[int, Reward] = WeakValueDictionary()  # by iden
 
 @dataclass(frozen=True)
 class Startable:
-    """A reward like any other, whose work may also be begun first and collected later."""
+    """A reward whose computation can be started first and collected later."""
 
     start: Callable[[Rollout], Pending]
 
@@ -49,12 +49,12 @@ def is_replayable(reward: Reward) -> bool:
 
 
 def combined(reward: R, parts: Iterable[Reward]) -> R:
-    """A reward that is made of others alone is replayable if all of them are."""
+    """A reward that is computed from other rewards is replayable if all of them are."""
     return replayable(reward) if all(map(is_replayable, parts)) else reward
 
 
 def begin(reward: Reward, rollout: Rollout) -> Pending:
-    """Begin a reward that can be begun; another is computed when it is collected, or beside what is done until then.
+    """Start a reward. One that is not `Startable` runs when it is collected, or in parallel within a captured step.
 
     >>> import torch
     >>> pending = begin(lambda rollout: rollout.words.sum(-1), Rollout(torch.ones(2, 3), torch.ones(2, 1, 3)))

@@ -1,4 +1,4 @@
-"""Rewards of plain text for trainers that are not ours: the same counts, in the signature of TRL's reward functions."""
+"""Rewards of plain text for other trainers: the same counts, in the signature of TRL's reward functions."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -34,7 +34,7 @@ def reward_function(
 ) -> Callable[..., list[float]]:
     """A metric as a function of strings: reward(completions, references=[...]) -> one number for each, mostly 0 to 1.
 
-    It has the signature that TRL asks of `reward_funcs`, counts a whole batch at once, and gives exactly what a run of
+    It has the signature that TRL asks of `reward_funcs`, counts a batch at once, and gives exactly what a run of
     seqmixer with this `reward.name` is rewarded with, where the same words are known.
 
     Args:

@@ -2,7 +2,7 @@
 
 The same word can be written in different pieces ("un@@ able" and "una@@ ble"), so merged words are compared by their
 characters. Their ids say only which words of one example, hypothesis and references, are equal; all n-gram scores can
-count them. Scores that look words up in tables of their own, as CIDEr-D and chrF do, cannot; chrF, which leaves out the
+count them. Scores that look words up in tables of their own, as CIDEr-D and chrF do, cannot; chrF, which ignores
 spaces, needs no merging, only the characters of the pieces: `chrf_metric(merges.characters)`.
 """
 
@@ -36,7 +36,7 @@ class Style(Enum):
 
 
 def detect(words: Sequence[str]) -> Style | None:
-    """How this vocabulary marks pieces; None: its words are whole.
+    """How this vocabulary marks pieces; None: there are no pieces.
 
     >>> detect(["<pad>", "<s>", "</s>", "<unk>", "un@@", "believ@@", "able"])
     <Style.BPE: '@@'>
@@ -83,7 +83,7 @@ def whole_words(words: Tensor, references: Tensor, merges: Merges) -> tuple[Tens
     """Hypotheses and references of whole words.  (B, T), (B, R, L) -> (B, T), (B, R, L)
 
     EOS and PAD stay what they are; a word with an unknown piece is UNK; other ids are equal where the words of one
-    example are, and mean nothing beyond it. Pieces that spell nothing are left out. The merges must be on the device of
+    example are, and mean nothing beyond it. Pieces that spell nothing are dropped. The merges must be on the device of
     the words.
 
     >>> merges = Merges.of(["<pad>", "<s>", "</s>", "<unk>", "un@@", "una@@", "able", "ble"], Style.BPE)
@@ -107,7 +107,7 @@ def whole_words(words: Tensor, references: Tensor, merges: Merges) -> tuple[Tens
 
 
 def on_whole_words(reward: Reward, merges: Merges) -> Reward:
-    """The same reward, or statistics, of whole words. The whole sequence is scored, its forced pieces included."""
+    """The same reward, or statistics, of whole words. The sequence is scored with its forced pieces."""
     on = cache(merges.to)  # one copy for each device
 
     def merged(rollout: Rollout) -> Tensor:

@@ -33,7 +33,7 @@ def on_text(
     """A reward of a function of strings, of any kind that `functions.kinds` knows.
 
     The hypothesis is decoded; references, source and further columns are the text as it was before it became ids, from
-    `rollout.meta`. The whole sequence is scored, its given words included.
+    `rollout.meta`. The sequence is scored with its forced words.
 
     Args:
         function: f(hypothesis, references), f(hypotheses, references, sources), f(completions, **columns), ...
@@ -69,7 +69,7 @@ def on_words(
 ) -> Startable:
     """A reward of a function of word ids: f(hypothesis, references) or f(hypotheses, references).
 
-    The whole sequence is scored, its given words included. Missing references are left out. `workers` and `seconds`
+    The sequence is scored with its forced words. Missing references are skipped. `workers` and `seconds`
     are as for `on_text`. EOS is no word, but with `eos`.
 
     >>> reward = on_words(lambda hypothesis, references: float(hypothesis in references))
@@ -151,7 +151,7 @@ def _rows(scorer: Scorer, available: Sequence[Mapping[str, Any]]) -> list[Row]:
 
 
 def _own(value: Any) -> Any:
-    """A function may do with its lists what it likes: the data stay as they are."""
+    """A copy of a list: the function may change it."""
     return list(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
 
 

@@ -19,7 +19,7 @@ from seqmixer.types import EOS, PAD, UNK, Batch, Reward, Rollout
 
 @dataclass(frozen=True)
 class Searches:
-    """What is asked for beside greedy search."""
+    """The searches beside greedy search."""
 
     beam: int = 1  # hypotheses of the beam search; 1: none
     length_penalty: float = 0.0
@@ -45,7 +45,7 @@ class Hypothesis:
     text: str
     words: list[str]  # of the model, the end of the sentence included where the model wrote it
     probabilities: list[float]  # of each word after those before it
-    log_prob: float  # of the whole sentence
+    log_prob: float  # of the sentence
     attention: list[list[float]] | None = None  # to each word of the source, a row for each word
     reward: float | None = None  # against the reference, if there is one
 

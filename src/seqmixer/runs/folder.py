@@ -36,7 +36,7 @@ def saved_vocabs(folder: Path) -> Vocabs | None:
 
 
 def write_identity(folder: Path, config: Config, task: Task, dimensions: Dimensions, parameters: int) -> None:
-    """Write what the run is. What is sealed never changes: a death here leaves a run that opens."""
+    """Write config, task and vocabularies. What is sealed never changes, so a crash here leaves a run that opens."""
     folder.mkdir(parents=True, exist_ok=True)
     files.write(folder / "config.toml", config.toml())
     if (folder / MANIFEST).exists():

@@ -19,11 +19,11 @@ BATCH = 64  # sources that are read, and written for, at a time
 
 @dataclass(frozen=True)
 class Written:
-    """What was written for one source, best first."""
+    """The sentences for one source, best first."""
 
     source: str
     hypotheses: list[str]
-    log_probs: list[float]  # of the whole sentence, EOS included
+    log_probs: list[float]  # of the sentence, EOS included
 
 
 def write(run: Run, sources: Iterable[str] | Tensor, search: Search, batch_size: int = BATCH) -> Iterator[Written]:

@@ -19,7 +19,7 @@ from seqmixer.kernels import set_matmul_precision
 from seqmixer.rewards import BUILT_IN, Metric, parse
 from seqmixer.runs.folder import read_dimensions, saved_vocabs
 from seqmixer.storage import checkpoint
-from seqmixer.storage.identity import read_config, require_no_code, require_same_data, require_whole
+from seqmixer.storage.identity import read_config, require_intact, require_no_code, require_same_data
 from seqmixer.training import device, epochs, read_log
 from seqmixer.training.saving import progress_of, restored_best
 from seqmixer.types import SequenceModel
@@ -127,7 +127,7 @@ def load(folder: Path | str, trust: bool = False) -> Run:
     """Open a run with its best model so far. `trust`: whether to import Python code that its config names."""
     folder = Path(folder)
     config = read_config(folder)
-    require_whole(folder, config)
+    require_intact(folder, config)
     dimensions = read_dimensions(folder)
     vocabs = saved_vocabs(folder)
     if vocabs is None:
@@ -140,7 +140,7 @@ def load(folder: Path | str, trust: bool = False) -> Run:
 
 
 def best_weights(folder: Path) -> dict[str, Tensor]:
-    """Of the best model of a run that there is; where a better one was, a warning says so."""
+    """The weights of the best complete model of a run; a warning if a better one is lost."""
     best = folder / "best"
     done, best_epoch = progress_of(checkpoint.peek(folder / "last"), folder / "last")
     if not checkpoint.exists(best):

@@ -37,9 +37,9 @@ from seqmixer.storage import checkpoint, pretrained
 from seqmixer.storage.identity import (
     alone_in,
     read_config,
+    require_intact,
     require_same_config,
     require_same_data,
-    require_whole,
 )
 from seqmixer.training import Callback, Training, device, on_screen, read_log
 from seqmixer.training import epochs as epochs_of
@@ -156,13 +156,13 @@ def task_of(config: Config, folder: Path | None = None) -> Task:
 def try_out(reward: Reward, task: Task) -> None:
     """Reward some references, so that a reward that fails does so now and not after all epochs of XENT."""
     batch = next(in_order(task.valid, 4, task.length))
-    paid = reward(batch.rollout(batch.target))  # (B,)
-    if not paid.isfinite().all():
-        raise RewardError(f"the reward gives {paid.tolist()} for four references; it must be a finite number")
+    r = reward(batch.rollout(batch.target))  # (B,)
+    if not r.isfinite().all():
+        raise RewardError(f"the reward gives {r.tolist()} for four references; it must be a finite number")
 
 
 def located(config: Config) -> Config:
-    """The config with its folders in full, so that the run can be opened, and goes on, from anywhere."""
+    """The config with absolute paths, so that the run can be opened and resumed from anywhere."""
     folder = "." if config.data.task in TOYS else str(Path(config.data.folder).resolve())
     path, model = config.model.pretrained, config.model
     if path and Path(path).is_dir():
@@ -180,7 +180,7 @@ def start_from(model: SequenceModel, task: Task, folder: Path) -> None:
     """Give a new model the best weights of another run, which must have the same shape and vocabularies."""
     if not checkpoint.exists(folder / "best"):
         raise RunError(f"training.start = {str(folder)!r}: no model there; name the folder of a run")
-    require_whole(folder, read_config(folder))
+    require_intact(folder, read_config(folder))
     if saved_vocabs(folder) != (task.source_vocab, task.target_vocab):
         raise RunError(
             f"training.start = {str(folder)!r}: its vocabularies are not those of this run's data; the same id would "

@@ -43,10 +43,10 @@ def save(folder: Path, tensors: Tensors, state: Mapping[str, Any], keep: int = 1
 def replacing(folder: Path, keep: int) -> Iterator[Path]:
     """A folder to fill, which takes the name `folder` when it is complete, sealed and on the disk.
 
-    A death leaves it as folder.new, complete or not. The newest complete one never lies there while a next is written.
+    A crash leaves it as folder.new, complete or not. The newest complete one never lies there while a next is written.
     """
     new = sibling(folder, "new")
-    if whole(new) and not whole(folder):
+    if complete(new) and not complete(folder):
         put(new, folder)  # death came just before it got its name
     shutil.rmtree(new, ignore_errors=True)
     new.mkdir(parents=True)
@@ -87,7 +87,7 @@ def make_room(folder: Path, number: int) -> None:
 
 
 def load(folder: Path) -> tuple[dict[str, Tensor], State]:
-    """Read the newest whole checkpoint; a damaged one is passed over with a warning."""
+    """Read the newest complete checkpoint; a damaged one is skipped with a warning."""
     with suppress(*UNREADABLE):  # a run that saves may rename it meanwhile: no reason to warn, looked for again below
         return read(next(places(folder), folder))
     reasons = []
@@ -102,7 +102,7 @@ def load(folder: Path) -> tuple[dict[str, Tensor], State]:
 
 
 def peek(folder: Path) -> State | None:
-    """The state of the newest checkpoint that has a whole one; its tensors are not looked at. None where none has."""
+    """The newest intact state.json, whatever its tensors are; None where there is none."""
     for place in places(folder):
         with suppress(*UNREADABLE, KeyError):
             if files.read_json(place / MANIFEST, dict[str, str])[STATE] == files.sha256(place / STATE):
@@ -121,28 +121,28 @@ def read_state(place: Path) -> State:
 
 
 def lost(best: Path, found: int, epoch: int) -> str:
-    """What to say of a folder whose newest whole model is of an epoch before the best one's."""
+    """The message for a folder whose newest complete model is of an epoch before the best one's."""
     return f"{best}: that of epoch {epoch} is missing or damaged, and the one before it is of epoch {found}"
 
 
 def discard(folder: Path, unwanted: Callable[[State], bool]) -> None:
     """Remove the checkpoints whose state is `unwanted`."""
     for place in list(places(folder)):
-        if whole(place) and unwanted(read_state(place)):
+        if complete(place) and unwanted(read_state(place)):
             shutil.rmtree(place)
 
 
 def exists(folder: Path) -> bool:
-    """Whether one was ever written: of the very first, a death may have left half beside its place."""
-    return any(place != sibling(folder, "new") or whole(place) for place in places(folder))
+    """Whether a checkpoint was ever completed: a crash may have left half of the first one."""
+    return any(place != sibling(folder, "new") or complete(place) for place in places(folder))
 
 
 def usable(folder: Path) -> bool:
     """Whether there is one to load."""
-    return any(whole(place) for place in places(folder))
+    return any(complete(place) for place in places(folder))
 
 
-def whole(place: Path) -> bool:
+def complete(place: Path) -> bool:
     try:
         verify(place)
     except (RunError, OSError):
@@ -151,7 +151,7 @@ def whole(place: Path) -> bool:
 
 
 def places(folder: Path) -> Iterator[Path]:
-    """Where the checkpoint may be, newest first: a new one is left beside its place by a death between two renames."""
+    """The folders of a checkpoint, newest first: a crash between two renames leaves the new one as NAME.new."""
     yield from (path for path in (folder, sibling(folder, "new"), *numbered(folder)) if path.is_dir())
 
 
@@ -166,7 +166,7 @@ def sibling(folder: Path, suffix: str) -> Path:
 
 
 def verify(place: Path) -> None:
-    """Hold the files of a sealed folder against its manifest."""
+    """Compare the files of a sealed folder with its manifest."""
     try:
         manifest: dict[str, str] = files.read_json(place / MANIFEST, dict[str, str])
     except RunError:
@@ -196,7 +196,7 @@ def under(prefix: str, tensors: Tensors) -> dict[str, Tensor]:
 
 
 def load_weights(module: nn.Module, tensors: Tensors, where: Path) -> None:
-    """Put weights into a module that must have just these."""
+    """Load weights into a module of the same names, shapes and types."""
     wanted = module.state_dict()
     try:
         module.load_state_dict(dict(tensors))
@@ -208,13 +208,13 @@ def load_weights(module: nn.Module, tensors: Tensors, where: Path) -> None:
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """What an optimiser remembers of each parameter, as a flat dict."""
+    """The state of an optimiser for each parameter, as a flat dict."""
     state = optimizer.state_dict()["state"]
     return {f"{i}.{name}": value for i, memory in state.items() for name, value in memory.items() if value is not None}
 
 
 def load_optimizer(optimizer: torch.optim.Optimizer, tensors: Tensors, where: Path) -> None:
-    """Give an optimiser its memory back; its settings stay. A parameter without a gradient yet has none."""
+    """Load the state of an optimiser; its settings stay. A parameter without a gradient yet has no state."""
     numbers = {key.partition(".")[0] for key in tensors}
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     memory: dict[int, dict[str, Tensor]] = {

@@ -1,4 +1,4 @@
-"""The rules of a run folder: nothing in it leads outside, and the files that say what the run is are as written.
+"""The rules of a run folder: no link leads out of it, and config, task and vocabularies are as they were written.
 
 A checkpoint has its checksums beside it; this is the same for the rest of the folder. A run folder may come from
 somebody else, or from a bad disk: weights read with another vocabulary or another window would be silently wrong.
@@ -40,13 +40,13 @@ MAY_CHANGE = {  # between resumes
 
 
 def seal(folder: Path, config: Config) -> None:
-    """Write down what `require_whole` will ask for."""
+    """Write the manifest that `require_intact` reads."""
     files.write(folder / MANIFEST, json.dumps(dict(checksums(folder, config)), indent=1))
 
 
-def require_whole(folder: Path, config: Config) -> None:
+def require_intact(folder: Path, config: Config) -> None:
     """Refuse a run folder that is not what was written. `config` is what its config.toml says."""
-    pretrained.require_whole(folder)
+    pretrained.require_intact(folder)
     if not (folder / MANIFEST).exists():
         return  # an older run, or one whose manifest was deleted: its files are taken as they are
     try:
@@ -66,7 +66,7 @@ def require_whole(folder: Path, config: Config) -> None:
 
 @contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
-    """Keep other runs out of a run folder, and say in one line why it cannot be written."""
+    """Lock a run folder; an error while it is written is one line."""
     try:
         if ranks.first():
             folder.mkdir(parents=True, exist_ok=True)
@@ -83,13 +83,13 @@ def alone_in(folder: Path) -> Iterator[None]:
 
 
 def require_shared(folder: Path) -> None:
-    """All processes read the run folder, on whatever node they are; the first wrote a lock there."""
+    """Refuse a run folder that is not shared by all nodes: the first rank wrote a lock there."""
     if not (folder / ".lock").exists():
         raise RunError(f"{folder.resolve()} is not the same folder on every node; --out names one that all nodes see")
 
 
 def require_inside(folder: Path) -> None:
-    """Refuse links out of a run folder, and what is neither file nor folder: what is read there is there, and ends."""
+    """Refuse links out of a run folder, and anything in it that is neither a file nor a folder, such as a FIFO."""
     home = folder.resolve()
     for parent, folders, names in os.walk(folder):
         for path in (Path(parent) / name for name in (*folders, *names)):
@@ -106,7 +106,7 @@ def require_inside(folder: Path) -> None:
 
 
 def require_own_code(path: Path, config: Config, trust: bool) -> None:
-    """A run folder's config names Python code, but only the user's own config, or the user's word, has it imported."""
+    """Refuse to import Python code that the config of a run folder names, unless the user trusts it."""
     if not trust and is_run(path.parent) and (code := python_code(config)):
         raise ConfigError(
             f"{path} lies in a run folder and names the Python code {code!r}; if that code is yours, add --trust"
@@ -132,7 +132,7 @@ def python_code(config: Config) -> str | None:
 
 
 def require_no_code(folder: Path, metrics: Sequence[str]) -> None:
-    """The metrics of a run folder may be Python code, which only the user's word has imported."""
+    """Refuse to import metrics that are Python code, unless the user trusts the run folder."""
     if code := first_path(*metrics):
         raise ConfigError(
             f"{folder} names the Python code {code!r} as a metric; if that code is yours, add --trust (in Python: "
@@ -165,7 +165,7 @@ def read_config(folder: Path) -> Config:
 
 @dataclass(frozen=True)
 class Description:
-    """What task.json has."""
+    """The content of task.json."""
 
     dimensions: dict[str, int | None]  # of the model
     text: dict[str, str]  # fingerprints of the data by split
@@ -188,13 +188,13 @@ def damaged(folder: Path) -> RunError:
 
 
 def require_same_config(folder: Path, config: Config) -> None:
-    """A run is resumed with the config it began with, or is another run."""
+    """Refuse to resume a run with another config."""
     if not (folder / "config.toml").is_file():
         if is_run(folder):
             raise RunError(f"{folder} holds a run without its config.toml; put that back, or choose another name")
         return
     began = read_config(folder)
-    require_whole(folder, began)
+    require_intact(folder, began)
     before = dict(flat(began.model_dump()))
     now = dict(flat(config.model_dump()))
     changed = [name for name in now if now[name] != before.get(name) and name not in MAY_CHANGE]
@@ -209,7 +209,7 @@ def require_same_config(folder: Path, config: Config) -> None:
 
 
 def same_start(before: str | None, now: str | None) -> bool:
-    """Whether two names may be of one run: it may have moved or been copied, and a run has taken what it needs."""
+    """Whether two values of training.start may be the same run: it may have been moved or copied since."""
     if before is None or now is None:
         return False
     return not Path(before).exists() or Path(before).resolve() == Path(now).resolve() or same_best(before, now)
@@ -222,7 +222,7 @@ def same_best(one: str, other: str) -> bool:
 
 
 def require_same_data(folder: Path, splits: Mapping[str, Split]) -> None:
-    """A run is resumed with the data it began with, and is scored by it: other data would have the same signature."""
+    """Refuse to resume or score a run with other data, whose scores would have the same signature."""
     if not (folder / "task.json").is_file():
         return
     began = read_task(folder).text

@@ -65,14 +65,14 @@ def place(config: HuggingFaceSettings, run: Path | None) -> str:
 
 
 def kept(run: Path) -> Path | None:
-    """Where a run keeps its network and tokenizer: after a death between two renames, beside its place."""
+    """The folder of a run's network and tokenizer, also after a crash between two renames."""
     folder = run / FOLDER
     if folder.is_dir():
         return folder
-    return next((place for place in checkpoint.places(folder) if checkpoint.whole(place)), None)
+    return next((place for place in checkpoint.places(folder) if checkpoint.complete(place)), None)
 
 
-def require_whole(run: Path) -> None:
+def require_intact(run: Path) -> None:
     """Refuse a network or tokenizer that is not what was written. Without a manifest they are taken as they are."""
     folder = kept(run)
     if folder is not None and (folder / checkpoint.MANIFEST).exists():
@@ -88,7 +88,7 @@ def read_tied(folder: Path) -> list[str]:
 
 
 def require_positions(path: str, task: Task) -> None:
-    """Refuse data that the model has no positions for, now and not when the longest source comes."""
+    """Refuse data that is longer than the model's positions, before training."""
     config = huggingface.read_config(path)
     limit, T = huggingface.positions_of(config), task.length
     longest = max(len(source) for split in task.splits.values() for source in split.sources)
@@ -100,7 +100,7 @@ def require_positions(path: str, task: Task) -> None:
 
 
 def keep(path: str, model: nn.Module, vocab: Vocabulary, run: Path) -> None:
-    """Put into the run folder what is needed to open it: the network's config, the tokenizer, which weights are one.
+    """Copy the network's config, the tokenizer and the names of tied weights into the run folder.
 
     The last is not in the config: transformers ties or not by what it finds in the file of the weights.
     """
@@ -108,13 +108,13 @@ def keep(path: str, model: nn.Module, vocab: Vocabulary, run: Path) -> None:
         with checkpoint.replacing(run / FOLDER, keep=0) as new:
             huggingface.save_config(path, new)
             vocab.save(new)
-            (new / TIED).write_text(json.dumps(sorted(huggingface.twins(model))), encoding="utf-8")
+            (new / TIED).write_text(json.dumps(sorted(huggingface.tied_names(model))), encoding="utf-8")
 
 
 def export(config: HuggingFaceSettings, run: Path) -> None:
     """Add the best weights to RUN/pretrained, LoRA's merged into them: transformers then opens the folder by itself.
 
-    The folder is replaced as a whole: after a death it is the one before or the new one, each with its manifest.
+    The folder is replaced atomically: after a crash it is the one before or the new one, each with its manifest.
     """
     best = model(config, run)
     checkpoint.load_weights(best, checkpoint.load(run / "best")[0], run / "best")

@@ -1,4 +1,4 @@
-"""The one loop, and what it leaves behind."""
+"""The training loop, its callbacks, checkpoints and log."""
 
 from seqmixer.training.callbacks import Callback
 from seqmixer.training.clock import machine

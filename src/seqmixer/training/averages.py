@@ -59,7 +59,7 @@ class Averages:
         }
 
     def nonfinite(self) -> NonFinite | None:
-        """What was not a finite number since the last check. It synchronises with the device."""
+        """The numbers that were not finite since the last check. Synchronises with the device."""
         _, times, first, row = self.counts.tolist()
         return NonFinite(first, times, row, self.bad()) if first else None
 

@@ -1,4 +1,4 @@
-"""What is called while a run trains: the log, the terminal, a sweep's pruner, and whatever a user adds."""
+"""Callbacks of a training run: the log, the terminal, a sweep's pruner, and those of users."""
 
 from typing import TYPE_CHECKING, Any
 

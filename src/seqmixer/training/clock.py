@@ -47,7 +47,7 @@ class Clock:
         return run
 
     def timed_reward(self, reward: Reward) -> Startable:
-        """What beginning it and waiting for it take; what it does meanwhile costs nothing."""
+        """A reward that is timed while it is started and while its result is waited for."""
 
         def start(rollout: Rollout) -> Pending:
             return self.timed("reward", self.timed("reward", begin)(reward, rollout))
@@ -67,7 +67,7 @@ class Clock:
 
     def split(self) -> dict[str, float]:
         """Where the time went. The forward pass without its sampling and reward is `score`; `rest` is what training
-        took beside them: cutting batches, and waiting for a device that runs whole steps by itself."""
+        took beside them: cutting batches, and waiting for a device that replays captured steps."""
         parts = dict(self.seconds)
         if "forward" in parts:
             parts["score"] = parts.pop("forward") - parts.get("sample", 0.0) - parts.get("reward", 0.0)
@@ -79,7 +79,7 @@ class Clock:
 
 @cache
 def machine() -> str:
-    """Where a figure was measured."""
+    """The machine, in words."""
     accelerator = torch.accelerator.current_accelerator(check_available=True)
     name = f"{torch.get_device_module(accelerator).get_device_name(accelerator)}, " if accelerator else ""
     return f"{name}{os.cpu_count()} cores, {platform.system()} {platform.machine()}, torch {torch.__version__}"

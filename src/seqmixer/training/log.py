@@ -1,4 +1,4 @@
-"""What a run leaves for its reader: log.jsonl, one JSON object per event, and samples.txt made of it."""
+"""The log of a run: log.jsonl, one JSON object per event, and samples.txt made of it."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What a person sees while a run trains: a bar with the running reward, and a line or a row for each finished epoch."""
+"""The progress of a run: a bar with the running reward, and a line or a row for each finished epoch."""
 
 import time
 from datetime import timedelta

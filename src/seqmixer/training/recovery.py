@@ -1,7 +1,7 @@
-"""What a run does about signals, numbers that are not finite and falling scores: stop, skip, or restore the best model.
+"""Recovery from signals, numbers that are not finite and falling scores: stop, skip, or restore the best model.
 
-It restores the best model, not to the last checkpoint: that was written when the clock said so, and may hold
-weights on their way to the bad number; the best model was validated, and a resumed run finds the same one.
+The best model is restored, not the last checkpoint: that is written by the clock, and its weights may already be on
+their way to a number that is not finite; the best model was validated, and a resumed run finds the same one.
 """
 
 from collections.abc import Iterator
@@ -45,14 +45,14 @@ class Interrupt:
 
 @contextmanager
 def interruptible() -> Iterator[Interrupt]:
-    """Between `with` and its end, signals go to an `Interrupt`."""
+    """Within the block, signals go to an `Interrupt`."""
     interrupt = Interrupt()
     with stop_handler(interrupt.ask):
         yield interrupt
 
 
 def hopeless(policy: NonFinitePolicy, found: NonFinite, rollbacks: int, has_best: bool) -> str | None:
-    """Why a run ends after numbers that were not finite; None where it goes on."""
+    """Why a run ends after numbers that were not finite; None where it continues."""
     match policy:
         case "stop":
             return ""
@@ -69,8 +69,8 @@ def hopeless(policy: NonFinitePolicy, found: NonFinite, rollbacks: int, has_best
 def diverged(out: Path, event: Event, reason: str) -> Diverged:
     """The error that ends a run, and what to do."""
     return Diverged(
-        f"{out}: {in_words(event)}; {reason}what was saved before is intact. Go on with another training.nonfinite, or "
-        "begin another run (--set name=...) with a lower training.lr, training.rl_lr or training.clip"
+        f"{out}: {in_words(event)}; {reason}what was saved before is intact. Resume with another training.nonfinite, "
+        "or begin another run (--set name=...) with a lower training.lr, training.rl_lr or training.clip"
     )
 
 

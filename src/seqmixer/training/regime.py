@@ -1,4 +1,4 @@
-"""How the epochs of a stage are trained: all that follows from whether it learns from rewards, in one place."""
+"""How the epochs of a stage are trained, which depends on whether it learns from rewards."""
 
 from dataclasses import dataclass
 

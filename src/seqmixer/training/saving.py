@@ -1,4 +1,4 @@
-"""What a resumed run needs: its position, the checkpoints `last` and `best`, and the states of the generators."""
+"""Checkpoints of a run: its position, `last` and `best`, and the states of the random generators."""
 
 import math
 import time
@@ -48,7 +48,7 @@ class Position:
 
 @dataclass
 class EpochsDone:
-    """What is needed of a position to open a run."""
+    """The part of a position that is needed to open a run."""
 
     epoch: Count
     best_epoch: Count
@@ -64,7 +64,7 @@ def progress_of(state: dict[str, Any] | None, folder: Path) -> tuple[int, int]:
 
 @dataclass
 class Best:
-    """What is known of a best model beside its weights."""
+    """The epoch and the score of a best model."""
 
     epoch: Count
     score: float

@@ -46,8 +46,8 @@ class Step:
         self.own_optimizer = self.adam(own, settings.baseline_lr) if own else None
 
     def fresh(self, rate: float) -> torch.optim.Optimizer:
-        """A new optimiser of the model, without memory."""
-        self.programs.forget()  # they update what the old one remembers
+        """A new optimiser of the model, without state."""
+        self.programs.forget()  # they update the state of the old one
         parameters = list(self.model.parameters())
         if self.settings.optimizer == "sgd":
             return torch.optim.SGD(parameters, lr=self.changeable(rate), fused=True)
@@ -57,7 +57,7 @@ class Step:
         return torch.optim.Adam(parameters, lr=self.changeable(rate), fused=True, capturable=self.device.type == "cuda")
 
     def changeable(self, rate: float) -> float | Tensor:
-        """A rate that a captured program reads anew each time."""
+        """A rate that a captured program reads in each replay: a tensor on CUDA."""
         return torch.tensor(rate, device=self.device) if self.device.type == "cuda" else rate
 
     @property
@@ -97,7 +97,7 @@ class Step:
         self.averages.add({name: torch.stack([each[name] for each in logged]).sum(0) for name in logged[0]})
 
     def learn(self, mine: Batch, candidates: Candidates | None, stage: Stage, sentences: int) -> dict[str, Tensor]:
-        """One update of the parameters from this rank's share of a batch.  -> the tallies of the whole batch
+        """One update of the parameters from this rank's share of a batch.  -> the tallies of all ranks' shares
 
         DDP averages gradients over the ranks: a loss that is weighted by how many sentences this rank has of all that
         the ranks have, times the number of ranks, gives the gradient of the mean over the batch.
@@ -118,7 +118,7 @@ class Step:
         return {**metrics, "gradient": tally(norm)}
 
     def precision(self) -> torch.autocast:
-        """What matrices are multiplied in while losses are computed."""
+        """The precision of matrix products in losses."""
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self.settings.precision == "bfloat16")
 
     def apply(self, loss: Tensor) -> Tensor:

@@ -82,7 +82,7 @@ def test_grey_images_and_palettes_are_read_as_colours(tmp_path):
 def test_a_broken_image_is_named_and_nothing_is_written(images, tmp_path, length):
     broken = images / "z.png"
     broken.write_bytes(broken.read_bytes()[:length])
-    reason = rf"^{re.escape(str(broken))}: not a whole image \(.+\); fetch it again, or move it away$"
+    reason = rf"^{re.escape(str(broken))}: not an image, or an incomplete one \(.+\); fetch it again, or move it away$"
     with pytest.raises(DataError, match=reason):
         write_image_features(images, tmp_path / "f.npz", device=CPU, batch_size=3, quantise=False)
     assert os.listdir(tmp_path) == ["images"]

@@ -1,4 +1,4 @@
-"""MSCOCO 2014 captions as the paper has them (Sec. 4.3): the whole training set, and 5,000 + 5,000 validation images.
+"""MSCOCO 2014 captions as the paper has them (Sec. 4.3): the full training set, and 5,000 + 5,000 validation images.
 
 The official annotations are {"images": [{"id", "file_name"}], "annotations": [{"id", "image_id", "caption"}]}.
 """
@@ -24,7 +24,7 @@ Described = tuple[str, list[str]]  # the file name of an image, and its captions
 def coco(folder: Path, features: Path, sizes: Mapping[str, int] = PUBLISHED, seed: int = 1) -> CaptionCorpus:
     """Read annotations/captions_{train,val}2014.json of `folder`, and the features that `write_features` wrote.
 
-    Captions become lower-case words without punctuation. Rows of images that no split has are left out.
+    Captions become lower-case words without punctuation. Rows of images that no split has are dropped.
     """
     train, dropped_train = described(find(folder, "annotations/captions_train2014.json"))
     held_out, dropped_held_out = described(find(folder, "annotations/captions_val2014.json"))
@@ -69,12 +69,12 @@ def parsed(path: Path) -> tuple[dict[int, str], list[dict[str, Any]]]:
         keys = ("id", "image_id", "caption")
         annotations = [{key: annotation[key] for key in keys} for annotation in content["annotations"]]
         numbers = [each[key] for each in annotations for key in ("id", "image_id")]
-        whole = all(type(number) is int for number in numbers) and all(
+        valid = all(type(number) is int for number in numbers) and all(
             type(each["caption"]) is str for each in annotations
         )
     except (DataError, ValueError, KeyError, TypeError):
-        whole = False
-    if not whole:
+        valid = False
+    if not valid:
         raise DataError(
             f"{path}: not the official form, an object with images (id, file_name) and annotations (id, image_id, "
             "caption); fetch it again"

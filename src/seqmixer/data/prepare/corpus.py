@@ -1,4 +1,4 @@
-"""A corpus on its way: pairs cleaned, tokenised and drawn into splits, with a count of what was dropped."""
+"""Corpora in preparation: pairs cleaned, tokenised and drawn into splits, with counts of what was dropped."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -56,7 +56,7 @@ class CaptionCorpus:
 
 @dataclass(frozen=True)
 class Limits:
-    """What a pair must be to stay. Neither side may be empty."""
+    """The limits of a pair that is kept. Neither side may be empty."""
 
     max_words: int | None = None  # on either side
     ratio: float | None = None  # between the longer side and the shorter, in words
@@ -87,7 +87,7 @@ def clean(pairs: Iterable[Pair], limits: Limits) -> tuple[list[Pair], dict[str, 
 
 
 def fault(pair: Pair, limits: Limits) -> str | None:
-    """Why a pair cannot stay; None if it can."""
+    """Why a pair is dropped; None if it is kept."""
     shorter, longer = sorted(len(side.split()) for side in pair)
     if shorter == 0:
         return "empty"
@@ -112,7 +112,7 @@ def tokenised(lines: Iterable[str], language: str, label: str) -> list[str]:
 
 
 def require_known(language: str) -> None:
-    """Moses reads languages that it has no abbreviations for as English; better to know."""
+    """Refuse a language without Moses rules: Moses would read it as English."""
     if language not in languages():
         raise DataError(f"no Moses rules for the language {language!r}; known: {', '.join(languages())}")
 

@@ -1,6 +1,6 @@
 """Image features: the global average pool of EfficientNet-Lite2, trained on ImageNet and not fine-tuned.
 
-The whole image is scaled to 260 x 260, whatever its shape, and read as (x - 127) / 128. The paper has 1,024 features of
+An image is scaled to 260 x 260, whatever its shape, and read as (x - 127) / 128. The paper has 1,024 features of
 a network that it does not name; these are 1,280. Needs the extra `images`.
 """
 
@@ -69,7 +69,9 @@ def read_image(path: Path) -> Tensor:
         with Image.open(path) as image:
             scaled = image.convert("RGB").resize((SIZE, SIZE), Image.Resampling.BICUBIC)
     except (OSError, ValueError, SyntaxError, EOFError, Image.DecompressionBombError) as error:
-        raise DataError(f"{path}: not a whole image ({error}); fetch it again, or move it away") from None
+        raise DataError(
+            f"{path}: not an image, or an incomplete one ({error}); fetch it again, or move it away"
+        ) from None
     pixels = torch.from_numpy(np.array(scaled, dtype=np.float32))  # (260, 260, 3)
     return ((pixels - 127) / 128).permute(2, 0, 1)
 

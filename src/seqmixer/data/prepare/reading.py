@@ -28,7 +28,7 @@ def read_columns(paths: Sequence[Path]) -> list[list[str]]:
 
 
 def aligned(columns: Sequence[tuple[str, list[str]]]) -> list[list[str]]:
-    """Columns that have equally many lines; an error says where the first that has not is from."""
+    """Columns of lines, refused where they have unequal lengths; an error names the first file that differs."""
     first, lines = columns[0]
     for where, column in columns[1:]:
         if len(column) != len(lines):
@@ -66,7 +66,7 @@ def read_members(path: Path, names: Sequence[str]) -> dict[str, str]:
                 if file is not None and name in names:
                     texts[name] = decoded(file.read(), f"{path}: {member.name}")
     except tarfile.TarError as error:
-        raise DataError(f"{path}: not a whole tar archive ({error}); fetch it again") from None
+        raise DataError(f"{path}: not a tar archive, or an incomplete one ({error}); fetch it again") from None
     for name in names:
         if name not in texts:
             raise DataError(f"{path}: has no {name}; fetch the archive again, or another one")
@@ -74,7 +74,7 @@ def read_members(path: Path, names: Sequence[str]) -> dict[str, str]:
 
 
 def require_inside(path: Path, member: tarfile.TarInfo) -> None:
-    """Nothing is unpacked to disk, so no member could do harm; but an archive that tries is not the official one."""
+    """Refuse paths out of the archive. Nothing is unpacked to disk, but such an archive is not the official one."""
     targets = [member.name, *([member.linkname] if member.islnk() or member.issym() else [])]
     for target in map(PurePosixPath, targets):
         if target.is_absolute() or ".." in target.parts:

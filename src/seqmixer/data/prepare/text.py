@@ -82,7 +82,7 @@ GIGAWORD = {
 
 
 def gigaword(folder: Path, sizes: Mapping[str, int] = GIGAWORD_SIZES, seed: int = 1) -> TextCorpus:
-    """Draw train from the training files, valid and test from the validation files, and keep Giga/ whole."""
+    """Draw train from the training files, valid and test from the validation files, and keep all of Giga/."""
     kept, dropped = {}, {}
     for part, names in GIGAWORD.items():
         kept[part], dropped[part] = clean(headlines(folder, names), ANY)

@@ -1,4 +1,4 @@
-"""Writing a prepared corpus: a folder that is there whole or not at all, with a card that says what is in it."""
+"""Writing a prepared corpus: a folder that is complete or not there, with a card that says what is in it."""
 
 import gzip
 import json
@@ -66,14 +66,14 @@ def parallel(pairs: Sequence[Pair]) -> Pairs:
 
 
 def require_new(out: Path) -> None:
-    """Refuse to write over anything; called before the work begins, too."""
+    """Refuse to overwrite anything; called before the work begins, too."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise DataError(f"{out} is there already, and not an empty folder; choose another --out, or remove it")
 
 
 @contextmanager
 def new_folder(out: Path) -> Iterator[Path]:
-    """A folder to fill, which gets its name only when it is whole. A killed program leaves `.NAME.part-...` at most."""
+    """A folder to fill, which gets its name when it is complete. A killed program leaves `.NAME.part-...` at most."""
     require_new(out)
     part = out.parent / f".{out.name}.part-{os.getpid()}"
     try:

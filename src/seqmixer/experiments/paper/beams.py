@@ -1,4 +1,4 @@
-"""What is measured of a trained run: the test split decoded with beams of 1 to 10, scored by both protocols.
+"""The measurements of a trained run: the test split decoded with beams of 1 to 10, scored by both protocols.
 
 `paper`: what the released evaluator computes: the sentences of common source lengths, cut at T. `standard`: complete
 references (scoring.py). Which metrics each of them reports is in protocols.toml.
@@ -122,5 +122,5 @@ def decode(run: Run, tests: list[Batch], width: int) -> tuple[Tensor, float]:
 
 
 def read_counts(run: Path, width: int, metric: str) -> Tensor:
-    """What `judge` counted.  -> (m, S)"""
+    """The counts that `judge` wrote.  -> (m, S)"""
     return load_file(run / COUNTS)[f"{width} {metric}"]

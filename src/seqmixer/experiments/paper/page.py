@@ -37,7 +37,7 @@ CAPTIONS = {
 def run_paper(
     experiments: Sequence[Experiment], seeds: Sequence[int], workers: int, markdown: Path | None, command: str
 ) -> list[Results]:
-    """Train, measure and report each experiment in turn. Called again after a stop, it goes on."""
+    """Train, measure and report each experiment in turn. Called again after a stop, it resumes."""
     require_extra()  # before the hours, not after
     if markdown and markdown.exists() and not markdown.is_dir():
         raise ConfigError(f"--markdown {markdown} is a file; name a folder")

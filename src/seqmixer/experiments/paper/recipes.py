@@ -74,7 +74,7 @@ def experiment(task: str, recipe: str, methods: str | None, settings: tuple[str,
 
 
 def own_kind(task: str, path: Path) -> str:
-    """What a file of the user's is called beside its task: captioning-eos.toml is the eos recipe of captioning."""
+    """The name of a user's recipe, without its task: captioning-eos.toml is the eos recipe of captioning."""
     short = path.stem.removeprefix(f"{task}-")
     return path.stem if short in RECIPES else short  # theirs have folders of their own
 
@@ -90,7 +90,7 @@ def recipe_file(task: str, recipe: str) -> Path:
 
 
 def require_scored(config: Config, path: Path) -> None:
-    """The tables hold the paper's scores."""
+    """Refuse a recipe whose metric the paper's tables do not have."""
     metric, images = config.metrics[0], config.data.task == "captions"
     known = [reported("", True, protocol)[0] for protocol in ("standard", "paper")] if images else METRICS["paper"]
     if metric not in known:

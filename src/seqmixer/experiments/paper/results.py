@@ -1,4 +1,4 @@
-"""The runs of one experiment as numbers: Fig. 5, Fig. 6, Fig. 8, both protocols, and what chance could explain."""
+"""The runs of one experiment as numbers: Fig. 5, Fig. 6, Fig. 8, both protocols, and significance tests."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -62,7 +62,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Results:
-    """All that came of an experiment."""
+    """All numbers of an experiment."""
 
     experiment: Experiment
     card: DataSizes

@@ -13,7 +13,7 @@ from seqmixer.schedules import stages
 
 
 def scores(results: Results) -> ReportTable:
-    """Fig. 5, left: ours, what chance could explain, and the paper's."""
+    """Fig. 5, left: ours, p-values, and the paper's."""
     special = [method.name for method in EVERY if method.only]
     shown = [method for method in results.methods if method not in special]
     row, theirs = results.main, published_cells(results.published.scores)
@@ -148,7 +148,7 @@ def times(results: Results) -> ReportTable:
     note = (
         "Of one run, mean over seeds; the best epoch is that of the highest validation score, by seed. Every method "
         f"but {RL} starts from the best model of the base. All runs together: {duration(total)}{shared(results)}; "
-        f"the whole table took {duration(results.grid.seconds)}."
+        f"the table took {duration(results.grid.seconds)}."
     )
     return ReportTable("Time", ["", "training", "decoding and scoring", "best epoch"], lines, note)
 
@@ -185,7 +185,7 @@ def signatures(results: Results) -> Iterator[tuple[str, str]]:
 
 
 def shared(results: Results) -> str:
-    """What makes the times of single runs longer than they would be alone."""
+    """A remark on runs that share a machine, whose times are longer than alone."""
     return f", {results.grid.workers} runs at a time on one machine" if results.grid.workers > 1 else ""
 
 

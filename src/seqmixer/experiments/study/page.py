@@ -73,7 +73,7 @@ def shown(study: Study) -> Table:
 
 
 def scores(study: Study, width: int) -> ReportTable:
-    """The first metric with its gain, then the others."""
+    """The first metric with its gain, then all further ones."""
     first, *others = (f"{width} {metric.name}" for metric in study.metrics)
     search = "greedy" if width == 1 else f"beam {width}"
     columns = ["", f"{study.main}, {search}", "gain", *(metric.name for metric in study.metrics[1:])]
@@ -117,14 +117,16 @@ def gained(gain: Gain | None) -> str:
 
 
 def curves(study: Study) -> str:
-    """Validation score by time: a panel for each method, the others behind it."""
+    """Validation score by time: a panel for each method, all further curves behind it."""
     found = {LABELS[line.method]: (line.curve.seconds, line.curve.scores) for line in study.lines}
     return small_multiples(found, "seconds", f"validation {study.main}", "curves")
 
 
 def page(study: Study, commands: Sequence[str]) -> Page:
     effects = side_effects([(LABELS[line.method], line.effects) for line in study.lines], EFFECTS)
-    drawn = Drawing("curves", curves(study), "Validation score by time: a panel for each method, the others behind it.")
+    drawn = Drawing(
+        "curves", curves(study), "Validation score by time: a panel for each method, all further curves behind it."
+    )
     return Page(
         title(study),
         f"{headline(study)}{controlled(study)}",

@@ -1,4 +1,4 @@
-"""The runs of a study as numbers: scores with intervals, and how soon each method is how good."""
+"""The runs of a study as numbers: scores with intervals, and learning curves."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -78,7 +78,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Study:
-    """All that came of a study."""
+    """All numbers of a study."""
 
     config: Config
     folder: Path

@@ -1,4 +1,4 @@
-"""What a study trains, and what it measures of every run.
+"""The runs of a study, and the measurements of each.
 
 Every method begins at the best XENT model of its seed. Those that learn from samples get equal numbers of them: one
 with k sentences for each source has K / k times the epochs of one with K. The others have the epochs of those with K.
@@ -83,5 +83,5 @@ def judge(run: Run) -> Mapping[str, Any]:
 
 
 def read_counts(run: Path, width: int, metric: str) -> Tensor:
-    """What `judge` counted.  -> (n, S)"""
+    """The counts that `judge` wrote.  -> (n, S)"""
     return load_file(run / COUNTS)[f"{width} {metric}"]

@@ -1,4 +1,4 @@
-"""What came of a search: its best trials, what mattered, and the config to go on with.
+"""The results of a search: its best trials, what mattered, and the config of the best.
 
 sweep.json has all of it, sweep.md what a person reads, sweep.svg what mattered, and best.toml is for `seqmixer train`.
 """
@@ -121,7 +121,7 @@ def as_json(record: Record) -> dict[str, object]:
 
 
 def written(found: Choices | Range) -> object:
-    """A domain as its file has it."""
+    """A domain, written as in its file."""
     if isinstance(found, Choices):
         return list(found.values)
     return {name: value for name, value in asdict(found).items() if value is not None and value is not False}
@@ -155,7 +155,7 @@ def trial_table(record: Record) -> ReportTable:
 
 
 def summary(record: Record) -> str:
-    """How many trials, and what became of them."""
+    """How many trials are complete, pruned, failed and running."""
     parts = [f"{record.count(state)} {state}" for state in ("complete", "pruned", "failed", "running")]
     return f"{len(record.trials)} trials: {', '.join(part for part in parts if not part.startswith('0 '))}."
 

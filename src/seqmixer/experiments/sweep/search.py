@@ -1,4 +1,4 @@
-"""A search in its folder: what it looks for, and which trial is whose.
+"""A search in its folder: its identity, and the claims of processes on its trials.
 
 search.json  journal.log                   what the search is; Optuna's record of its trials
 trial-0000/  trial-0001/  ...              an ordinary run folder each
@@ -41,7 +41,7 @@ STUDY = "sweep"
 
 @dataclass(frozen=True)
 class Sweep:
-    """What a search looks for, and how."""
+    """A search: its space, its method and its budget."""
 
     folder: Path
     config: Config  # what the trials have in common
@@ -54,7 +54,7 @@ class Sweep:
 
 @dataclass(frozen=True)
 class Claim:
-    """A trial that is this process's own to run."""
+    """A trial that this process has claimed."""
 
     trial: "Trial"
     values: Values
@@ -63,7 +63,7 @@ class Claim:
 def plan(
     folder: Path, config: Config, space: Space, *, method: str, trials: int | None, seed: int, prune_after: int | None
 ) -> Sweep:
-    """A search that makes sense. `trials` is how many, 20 by default; a grid has as many as it has cells."""
+    """A valid search. `trials` is how many, 20 by default; a grid has as many as it has cells."""
     if method not in METHODS:
         raise unknown("method", method, METHODS)
     if method == "grid":
@@ -92,7 +92,7 @@ def open_search(search: Sweep) -> None:
         (search.folder / ".locks").mkdir(parents=True, exist_ok=True)
         with locked(search):
             require_same_search(search, sought)
-            mend_journal(search)
+            repair_journal(search)
             study = create_study(storage=storage(search), study_name=STUDY, direction="maximize", load_if_exists=True)
             there = len(study.get_trials(deepcopy=False))
     except OSError as error:
@@ -102,7 +102,7 @@ def open_search(search: Sweep) -> None:
 
 
 def require_same_search(search: Sweep, sought: dict[str, Any]) -> None:
-    """A search is resumed with what it began with, or is another search."""
+    """Refuse to resume a search with other settings or data."""
     path = search.folder / "search.json"
     now = json.loads(json.dumps(sought))
     if not path.is_file():
@@ -120,8 +120,8 @@ def require_same_search(search: Sweep, sought: dict[str, Any]) -> None:
             )
 
 
-def mend_journal(search: Sweep) -> None:
-    """Cut off half a line, which is what a death within a write leaves."""
+def repair_journal(search: Sweep) -> None:
+    """Cut off half a line, which a process leaves that is killed while it writes."""
     path = search.folder / "journal.log"
     with journal_lock(search):
         if path.is_file():
@@ -129,7 +129,7 @@ def mend_journal(search: Sweep) -> None:
 
 
 def identity(search: Sweep) -> dict[str, Any]:
-    """What makes it this search. How many trials it has may grow, and where they run may change."""
+    """The settings and data that a search is resumed with. The number of trials and the machine may change."""
     may_change = MAY_CHANGE - {"training.epochs"}
     base = {name: value for name, value in flat(search.config.model_dump()) if name not in may_change}
     space = {f"the search of {name}": asdict(found) for name, found in search.space.items()}
@@ -140,13 +140,13 @@ def identity(search: Sweep) -> dict[str, Any]:
 
 
 def locked(search: Sweep) -> FileLock:
-    """Whoever holds it hands out trials, alone."""
+    """The lock that a process holds while it claims a trial."""
     return FileLock(search.folder / ".locks" / "search")
 
 
 @contextmanager
 def claim(search: Sweep) -> Iterator[Claim | None]:
-    """The next trial to run: one that a dead process left behind, or a new one. None where there is none."""
+    """Claim the next trial: one that a dead process left, or a new one. None where there is none."""
     with locked(search):
         found = orphan(search) or fresh(search)
     if found is None:
@@ -160,7 +160,7 @@ def claim(search: Sweep) -> Iterator[Claim | None]:
 
 
 def orphan(search: Sweep) -> tuple[Claim, BaseFileLock] | None:
-    """A trial that runs, though nobody holds its lock."""
+    """A trial that is running according to the study, but whose lock is free: its process died."""
     from optuna import Trial
     from optuna.trial import TrialState
 
@@ -180,7 +180,7 @@ def orphan(search: Sweep) -> tuple[Claim, BaseFileLock] | None:
 
 
 def fresh(search: Sweep) -> tuple[Claim, BaseFileLock] | None:
-    """A new trial, unless the search has all it wants."""
+    """A new trial; None where the search has as many as planned."""
     from optuna.trial import TrialState
 
     trials = load_study(search).get_trials(deepcopy=False)
@@ -206,8 +206,8 @@ def suggested(trial: "Trial", name: str, found: Domain) -> Value:
         value = trial.suggest_categorical(name, found.values)
         assert value is not None  # which is no choice
         return value
-    high = last_point(found)  # Optuna wants a whole number of steps
-    if found.whole:
+    high = last_point(found)  # Optuna wants an integer number of steps
+    if found.integers:
         return trial.suggest_int(name, int(found.low), int(high), step=int(found.step or 1), log=found.log)
     return trial.suggest_float(name, found.low, float(high), step=found.step, log=found.log)
 
@@ -239,7 +239,7 @@ def load_study(search: Sweep, sampler: "BaseSampler | None" = None) -> "Study":
 
 
 def sampler(search: Sweep, number: int) -> "BaseSampler":
-    """What draws the values of one trial: its own seed makes a search that was stopped go on as if it had not been."""
+    """What draws the values of one trial: with a seed of its own, a resumed search draws what it would have drawn."""
     from optuna.samplers import RandomSampler, TPESampler
 
     seed = int(np.random.SeedSequence([search.seed, number]).generate_state(1)[0])

@@ -1,4 +1,4 @@
-"""What a search may change: a TOML file that names settings, each with its choices or its range.
+"""The space of a search: a TOML file that names settings, each with its choices or its range.
 
 "training.lr" = { low = 1e-4, high = 1e-2, log = true }
 "model.hidden" = [64, 128, 256]
@@ -36,7 +36,7 @@ class Choices:
 
 @dataclass(frozen=True)
 class Range:
-    """Any number from low to high, both included; whole numbers only where both ends are written so."""
+    """Any number from low to high, both included; integers only where both ends are written so."""
 
     low: int | float
     high: int | float
@@ -44,7 +44,7 @@ class Range:
     step: int | float | None = None
 
     @property
-    def whole(self) -> bool:
+    def integers(self) -> bool:
         return isinstance(self.low, int) and isinstance(self.high, int)
 
 
@@ -119,7 +119,7 @@ def a_range(entry: dict[str, Any], where: str) -> Range:
         raise ConfigError(f"{where}: with log = true a range begins above 0 and has no step; got {shown(entry)}")
     if found.step is not None and not 0 < found.step <= found.high - found.low:
         raise ConfigError(f"{where}: step must be above 0 and fit between low and high; got {shown(entry)}")
-    if found.whole and isinstance(found.step, float):
+    if found.integers and isinstance(found.step, float):
         raise ConfigError(f"{where}: step = {found.step} with whole numbers; write low and high with a point too")
     return found
 
@@ -129,7 +129,7 @@ def is_number(value: object) -> bool:
 
 
 def shown(entry: Mapping[str, object]) -> str:
-    """A range as it was written, near enough."""
+    """A range, about as it was written."""
     return ", ".join(f"{key} = {value!r}" for key, value in entry.items())
 
 
@@ -148,15 +148,15 @@ def require_searchable(name: str, base: Config, path: Path) -> None:
 
 
 def probes(found: Domain) -> tuple[Value, ...]:
-    """The values that show whether a config allows all of a domain."""
+    """Values to test whether a config allows all of a domain."""
     if isinstance(found, Choices):
         return found.values
-    inside = () if found.whole else (math.nextafter(found.low, found.high),)  # with a fraction: no whole number
+    inside = () if found.integers else (math.nextafter(found.low, found.high),)  # with a fraction: no integer
     return (*inside, found.low, found.high)
 
 
 def require_allowed(name: str, value: Value, base: Config, path: Path) -> None:
-    """Refuse what the setting allows with no other. What only clashes with another setting is for a trial to find."""
+    """Refuse a value that no config allows. Clashes with other settings are left for the trial to find."""
     values = changed(base, {name: value})
     try:
         Config.model_validate(values)
@@ -193,9 +193,9 @@ def points(found: Domain, where: str) -> tuple[Value, ...]:
     """
     if isinstance(found, Choices):
         return found.values
-    if found.log or (found.step is None and not found.whole):
+    if found.log or (found.step is None and not found.integers):
         raise ConfigError(f"{where}: a grid needs choices, or a range with a step; this range has no end of values")
-    kind = int if found.whole else float
+    kind = int if found.integers else float
     low, step = Decimal(str(found.low)), Decimal(str(found.step or 1))
     if steps(found) >= MOST:
         raise ConfigError(f"{where}: a grid of {steps(found) + 1} values; allowed are {MOST:,}")
@@ -209,7 +209,7 @@ def steps(found: Range) -> int:
 
 
 def last_point(found: Range) -> float:
-    """The highest value, a whole number of steps from the lowest; without steps the high end.
+    """The highest value that steps from the lowest reach; without steps the high end.
 
     >>> last_point(Range(0.1, 0.6, step=0.2)), last_point(Range(1, 4, step=2)), last_point(Range(0.1, 0.25))
     (0.5, 3.0, 0.25)

@@ -1,4 +1,4 @@
-"""Run the trials of a search, here or in several processes, and say what came of each."""
+"""Run the trials of a search, here or in several processes."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -28,7 +28,7 @@ Objective = Callable[[Config, Path, Callback], float]  # a config, where its run
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a trial."""
+    """The result of a trial."""
 
     number: int
     state: str  # complete, pruned, failed, running
@@ -44,7 +44,7 @@ Report = Callable[[Outcome], None]
 
 
 def run_search(search: Sweep, workers: int, report: Report, objective: Objective | None = None) -> None:
-    """Run what is left of a search, some trials at a time. Stopped, the same call goes on."""
+    """Run what is left of a search, some trials at a time. Stopped, the same call resumes it."""
     open_search(search)
     try:
         for outcome in run_all(search, workers, objective or validation_score):
@@ -118,7 +118,7 @@ class Pruner(Callback):
 
     @property
     def pruned(self) -> bool:
-        """Kept with the trial: a run that died after this was decided is resumed, and ends in the same epoch."""
+        """Whether the trial is pruned. The study keeps this: a run resumed after a crash ends in the same epoch."""
         return "pruned" in self.trial.user_attrs
 
     def epoch_end(self, run: Training, event: Event) -> None:

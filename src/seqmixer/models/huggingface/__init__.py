@@ -1,6 +1,6 @@
 """Models of the transformers library behind the contract of seqmixer. They need the extra: pip install seqmixer[hf]."""
 
-from seqmixer.models.huggingface.adapter import Adapter, positions_of, twins, untie
+from seqmixer.models.huggingface.adapter import Adapter, positions_of, tied_names, untie
 from seqmixer.models.huggingface.decoder import Decoder
 from seqmixer.models.huggingface.encoder_decoder import EncoderDecoder
 from seqmixer.models.huggingface.loading import Pretrained, load, read_config, save, save_config
@@ -15,6 +15,6 @@ __all__ = [
     "read_config",
     "save",
     "save_config",
-    "twins",
+    "tied_names",
     "untie",
 ]

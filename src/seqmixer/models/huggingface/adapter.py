@@ -22,7 +22,7 @@ BIAS = "final_logits_bias"  # the buffer that BART, Marian and their like add to
 
 
 class Adapter(SequenceModel):
-    """A network of transformers, spoken to in the words of seqmixer.
+    """A network of transformers behind the contract of seqmixer, with seqmixer's word ids.
 
     The words of the task are the network's own tokens in another order: PAD, BOS, EOS and UNK first, then the rest.
     Where a tokenizer has no padding or no unknown word, these share the id of EOS; neither is written, and what is
@@ -58,8 +58,8 @@ class Adapter(SequenceModel):
         of_words = torch.where(self.possible, 0.0, NEVER)
         never = never.scatter_reduce(0, self.ids, of_words, "amax")  # a row may have several words
         self.register_buffer("never", never, persistent=False)  # (rows of M_o,)
-        self.register_state_dict_post_hook(without_twins)
-        self.register_load_state_dict_pre_hook(with_twins)
+        self.register_state_dict_post_hook(drop_tied)
+        self.register_load_state_dict_pre_hook(restore_tied)
         self.eval()  # as transformers leaves what it loads
         self.scale = self.fitting_scale()
         self.dtype = dtype
@@ -181,7 +181,7 @@ def require_rows(network: "PreTrainedModel", largest: int) -> None:
         )
 
 
-def twins(module: nn.Module) -> Mapping[str, str]:
+def tied_names(module: nn.Module) -> Mapping[str, str]:
     """Names of tied weights, each with the first name of the same weight."""
     first: dict[int, str] = {}
     names = [
@@ -192,20 +192,20 @@ def twins(module: nn.Module) -> Mapping[str, str]:
 
 def untie(module: nn.Module, tied: Collection[str]) -> None:
     """Give every tied weight that is not in `tied` a copy of its own."""
-    for name in twins(module).keys() - set(tied):
+    for name in tied_names(module).keys() - set(tied):
         owner, _, leaf = name.rpartition(".")
         weight = module.get_parameter(name)
         module.get_submodule(owner).register_parameter(leaf, nn.Parameter(weight.detach().clone()))
 
 
-def without_twins(module: nn.Module, state: dict[str, Any], prefix: str, metadata: Any) -> None:
+def drop_tied(module: nn.Module, state: dict[str, Any], prefix: str, metadata: Any) -> None:
     """Save tied weights once."""
-    for name in twins(module):
+    for name in tied_names(module):
         del state[prefix + name]
 
 
-def with_twins(module: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None:
+def restore_tied(module: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None:
     """Load tied weights by all their names."""
-    for name, kept in twins(module).items():
+    for name, kept in tied_names(module).items():
         if prefix + kept in state:
             state[prefix + name] = state[prefix + kept]

@@ -1,4 +1,4 @@
-"""Decoders of transformers: GPT-2, Llama and their like. The source is a prompt, and the target goes on from it."""
+"""Decoders of transformers: GPT-2, Llama and their like. The source is a prompt, which the target continues."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING

@@ -60,7 +60,7 @@ def save(model: Adapter, folder: Path, lora: bool) -> None:
 
 
 def save_config(path: str, folder: Path) -> None:
-    """Copy what the network at `path` is, without its weights."""
+    """Copy the config of the network at `path`."""
     read_config(path).save_pretrained(folder)
 
 
@@ -109,7 +109,7 @@ def require_safetensors(folder: Path) -> None:
 
 @contextmanager
 def blaming(path: str) -> Iterator[None]:
-    """What transformers says of a folder or a name, in one line."""
+    """Errors of transformers about a folder or a name, as one line."""
     with quiet(), foreign(path, f"model.path = {path!r} cannot be loaded"):
         yield
 
