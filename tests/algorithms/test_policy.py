@@ -225,16 +225,20 @@ def test_the_last_sentence_of_each_source_is_what_greedy_search_writes_and_the_o
         seen.append(rollout.words)
         return torch.rand(len(rollout.words)).double()
 
+    sources, target = SOURCE.repeat(8, 1), TARGET.repeat(8, 1)
     torch.manual_seed(5)
-    Scst(reward, GreedyReward(), samples=3)(model, BATCH, 0)
+    Scst(reward, GreedyReward(), samples=3)(model, Batch(sources, target, target.unsqueeze(1)), 0)
 
     torch.manual_seed(5)
-    nothing = torch.zeros(8, T, dtype=torch.bool)
-    (words,), given = seen, torch.zeros(8, T, dtype=torch.long)
-    sampled, best = (generate(model, SOURCE, given, nothing, choose) for choose in (sample, greedy))
-    assert torch.equal(words.view(2, 4, T)[:, 3], best.view(2, 4, T)[:, 3])
-    assert torch.equal(words.view(2, 4, T)[:, :3], sampled.view(2, 4, T)[:, :3])
-    assert not torch.equal(words, best)
+    nothing = torch.zeros(64, T, dtype=torch.bool)
+    (words,), given = seen, torch.zeros(64, T, dtype=torch.long)
+    words, sampled, best = (
+        each.view(16, 4, T)
+        for each in (words, *(generate(model, sources, given, nothing, choose) for choose in (sample, greedy)))
+    )
+    assert torch.equal(words[:, 3], best[:, 3])
+    assert torch.equal(words[:, :3], sampled[:, :3])
+    assert not any(torch.equal(sampled[:, i], best[:, i]) for i in range(4))
 
 
 def test_the_greedy_sentence_is_given_the_first_words_too():
