@@ -46,12 +46,15 @@ def test_gradients_are_finite_differences(name):
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_a_candidate_that_does_not_count_changes_nothing(name):
+@pytest.mark.parametrize("reward", [0.9, 0.8, 0.5, 0.0])
+def test_a_candidate_that_does_not_count_changes_nothing(name, reward):
+    """Whether its reward is the highest, the lowest or another's."""
     loss, mask = LOSSES[name], torch.tensor([[True, True, False, True], [True, False, True, True]])
+    r = R.masked_fill(~mask, reward)
     for b, kept in enumerate([[0, 1, 3], [0, 2, 3]]):
         expected = loss(S[b : b + 1, kept], R[b : b + 1, kept], ALL[:1, :3])
-        torch.testing.assert_close(loss(S, R, mask)[b], expected[0])
-    assert (gradient(loss, S, R, mask)[~mask] == 0).all()
+        torch.testing.assert_close(loss(S, r, mask)[b], expected[0])
+    assert (gradient(loss, S, r, mask)[~mask] == 0).all()
 
 
 @pytest.mark.parametrize("name", LOSSES)

@@ -14,7 +14,7 @@ class BrioSettings(GroupSettings):
     name: Literal["brio"] = "brio"
     length_penalty: float = Field(1.0, ge=0)
     """As in the paper, which has other values for other data: a sentence's score is log p / length^length_penalty."""
-    rank_margin: float = Field(0.1, ge=0)
+    rank_margin: float = Field(0.3, ge=0)
     """BRIO: by how much scores should differ, for each rank between two candidates."""
 
 

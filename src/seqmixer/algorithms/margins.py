@@ -20,7 +20,7 @@ class MarginSettings(SequenceNllSettings):
     """[algorithm] with name = "max-margin"."""
 
     name: Literal["max-margin"] = "max-margin"  # type: ignore[assignment]
-    margin: float = Field(1.0, ge=0)
+    margin: float = Field(3.0, ge=0)
     """Margins: by how much the best candidate should score higher, for each unit of reward that it is better by."""
 
 
