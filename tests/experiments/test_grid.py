@@ -12,7 +12,7 @@ from seqmixer import __version__
 from seqmixer.algorithms import AlgorithmSettings
 from seqmixer.config import Config
 from seqmixer.errors import RunError
-from seqmixer.experiments.demo import table, toy_recipes, write_report
+from seqmixer.experiments.demo import page, table, toy_recipes
 from seqmixer.experiments.grid import (
     METHODS,
     Job,
@@ -28,6 +28,7 @@ from seqmixer.experiments.grid import (
     scratch_jobs,
     share_cores,
 )
+from seqmixer.experiments.summary import read_grid
 from seqmixer.parallel import workers
 
 RECIPE = """
@@ -88,7 +89,7 @@ def test_a_grid_runs_once_reports_each_run_and_makes_a_report(recipe, tmp_path):
         assert (result["score"], result["valid"]) == (scores["test"], scores["valid"])
         epochs = len((tmp_path / "grid" / result["run"] / "log.jsonl").read_text().splitlines())
         assert epochs == (3 if result["method"] == "base" else 2)  # two: MIXER's stages are s = 6 and s = 0
-    assert "MIXER / XENT" in write_report(tmp_path / "grid", "a title", ["a command"]).read_text()
+    assert "MIXER / XENT" in page(read_grid(tmp_path / "grid"), "a title", ["a command"]).html()
     assert table(tmp_path / "grid").row_count == 1
 
     stamps = {path: path.stat().st_mtime_ns for path in (tmp_path / "grid").rglob("tensors.safetensors")}
@@ -109,8 +110,9 @@ def test_processes_share_the_threads_that_torch_would_use(workers, each):
 
 
 def test_the_recipes_of_the_demo_are_the_papers_models_on_the_built_in_tasks():
-    with toy_recipes() as recipes:
-        configs = [Config.load(recipe.path) for recipe in recipes]
+    recipes = toy_recipes()
+    configs = [Config.load(recipe.path) for recipe in recipes]
+    assert [recipe.task for recipe in recipes] == [config.data.task for config in configs]
     assert [(c.data.task, c.model.name, c.reward.name) for c in configs] == [
         ("toy-translation", "lstm", "bleu"),
         ("toy-summarization", "elman", "rouge2"),

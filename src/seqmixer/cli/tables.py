@@ -69,7 +69,7 @@ def paper(
     from rich import print as show_table
 
     from seqmixer.experiments.paper.page import as_json as numbers
-    from seqmixer.experiments.paper.page import page_of, run_paper, shown
+    from seqmixer.experiments.paper.page import run_paper, shown
     from seqmixer.experiments.paper.recipes import experiments
 
     wanted = experiments(task, recipe, methods, tuple(settings or ()), out)
@@ -79,7 +79,7 @@ def paper(
         return
     for results in found:
         show_table(shown(results))
-        put(f"Report: {page_of(results)}")
+        put(f"Report: {results.experiment.folder / 'report.html'}")
 
 
 @app.command()
@@ -109,7 +109,7 @@ def study(
     from rich import print as show_table
 
     from seqmixer.experiments.study.page import as_json as numbers
-    from seqmixer.experiments.study.page import page_of, run_study, shown
+    from seqmixer.experiments.study.page import run_study, shown
     from seqmixer.experiments.study.runs import studied
 
     recipe = studied(task, methods, settings or [], out)
@@ -119,7 +119,7 @@ def study(
     else:
         show_table(shown(found))
         put(f"Tables: {recipe.path.with_name(f'study-{recipe.task}.md')}")
-        put(f"Report: {page_of(recipe)}")
+        put(f"Report: {recipe.path.with_name('report.html')}")
 
 
 @app.command()

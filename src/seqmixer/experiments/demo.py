@@ -1,17 +1,15 @@
 """`seqmixer demo`: the paper's comparison on the three built-in tasks, in minutes, with a table and a report."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from importlib.resources import as_file, files
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean, stdev
 
 from rich.table import Table
 
+from seqmixer import configs
 from seqmixer.bars import duration
-from seqmixer.config import Config
 from seqmixer.experiments.figures import learning_curves, relative_gains
-from seqmixer.experiments.grid import Recipe, run_grid
+from seqmixer.experiments.grid import Recipe
 from seqmixer.experiments.methods import BASE, LABELS, METHODS, NEW, OLD, PROPOSED, RATIO, REFERENCE, RL
 from seqmixer.experiments.report import (
     Chapter,
@@ -26,7 +24,7 @@ from seqmixer.experiments.report import (
     spelled,
 )
 from seqmixer.experiments.summary import Grid, Row, read_grid, rows
-from seqmixer.experiments.watching import watched
+from seqmixer.experiments.watching import run_watched
 
 NBSP = "\N{NO-BREAK SPACE}"
 NAMES = [LABELS[method.name] for method in METHODS]
@@ -54,20 +52,16 @@ GRAMMATICAL = (
 def run_demo(out: Path, seeds: list[int], workers: int, markdown: Path | None, command: str) -> Path:
     """Train, score and report. Called again after a stop, it resumes. -> the report"""
     require_extra()  # before the minutes, not after
-    with toy_recipes() as recipes, watched(recipes, len(seeds), out, workers) as watcher:
-        run_grid(recipes, seeds, out, workers, watcher.report, look=watcher.look)
+    run_watched(toy_recipes(), seeds, out, workers)
     found = page(read_grid(out), TITLE, [command])
     if markdown is not None:
         found.markdown(markdown.parent, markdown.stem)
     return found.write(out / "report.html")
 
 
-@contextmanager
-def toy_recipes() -> Iterator[list[Recipe]]:
-    """The configs of the built-in tasks, which come with the package."""
-    with as_file(files("seqmixer") / "configs" / "toy") as folder:
-        paths = [folder / f"{task}.toml" for task in TASKS]
-        yield [Recipe(Config.load(path).data.task, path) for path in paths]
+def toy_recipes() -> list[Recipe]:
+    """The bundled configs of the built-in tasks."""
+    return [Recipe(f"toy-{task}", configs.names()[f"toy/{task}"]) for task in TASKS]
 
 
 def page(grid: Grid, title: str, commands: list[str]) -> Page:

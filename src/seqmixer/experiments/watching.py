@@ -2,8 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from rich.progress import (
@@ -19,7 +18,7 @@ from rich.text import Text
 
 from seqmixer.bars import progress_bar, write_line
 from seqmixer.build import run_length
-from seqmixer.experiments.grid import Job, Recipe, Result
+from seqmixer.experiments.grid import Job, Judge, Recipe, Result, nothing_more, run_grid
 from seqmixer.experiments.methods import BASE, LABELS
 from seqmixer.runs import read_dimensions
 from seqmixer.training import epochs, read_log, read_place
@@ -114,9 +113,11 @@ class Places(ProgressColumn):
         return Text("; ".join(f"{run.name}, {place}" for run, place in found.items() if place))
 
 
-@contextmanager
-def watched(recipes: Sequence[Recipe], seeds: int, folder: Path, workers: int) -> Iterator[Watcher]:
-    """A bar on standard error that counts runs, and a line for each."""
+def run_watched(
+    recipes: Sequence[Recipe], seeds: Sequence[int], folder: Path, workers: int, judge: Judge = nothing_more
+) -> None:
+    """`run_grid`, with a bar on standard error that counts runs, and a line for each."""
     columns = (BarColumn(20), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
     with progress_bar(*columns) as bar:
-        yield Watcher(bar, recipes, seeds, folder, workers)
+        watcher = Watcher(bar, recipes, len(seeds), folder, workers)
+        run_grid(recipes, seeds, folder, workers, watcher.report, judge=judge, look=watcher.look)

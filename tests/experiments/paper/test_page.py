@@ -9,7 +9,7 @@ from seqmixer.experiments.compare import paired_bootstrap
 from seqmixer.experiments.paper import tables
 from seqmixer.experiments.paper.beams import read_counts
 from seqmixer.experiments.paper.drawings import drawings
-from seqmixer.experiments.paper.page import as_json, details, headline, page, page_of, shown, write_down
+from seqmixer.experiments.paper.page import as_json, details, headline, page, shown, write_down
 from seqmixer.experiments.paper.results import Difference
 from seqmixer.experiments.report import ReportTable
 from seqmixer.rewards import ROUGE2
@@ -32,7 +32,7 @@ def written(results, tmp_path_factory):
     """The folder of the Markdown file, and the page."""
     folder = tmp_path_factory.mktemp("docs")
     write_down(results, folder, [COMMAND])
-    return folder, page_of(results).read_text(encoding="utf-8")
+    return folder, (results.experiment.folder / "report.html").read_text(encoding="utf-8")
 
 
 def scores(results, method, width=1, metric="rouge2"):

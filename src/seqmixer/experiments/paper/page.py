@@ -1,6 +1,5 @@
 """`seqmixer paper`: train what is missing, measure it, and write it down as a page, Markdown with figures, and JSON."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
@@ -10,17 +9,15 @@ from typing import Any
 from rich.table import Table
 
 from seqmixer import __version__
-from seqmixer.errors import ConfigError
-from seqmixer.experiments.grid import run_grid
 from seqmixer.experiments.methods import BASE, EVERY, LABELS, NEW, OLD, PROPOSED, REFERENCE, RL
 from seqmixer.experiments.paper import tables
 from seqmixer.experiments.paper.beams import ENDS, judge, standard_metrics
 from seqmixer.experiments.paper.drawings import drawings
-from seqmixer.experiments.paper.recipes import DataSizes, Experiment, read_card
+from seqmixer.experiments.paper.recipes import Experiment, read_card
 from seqmixer.experiments.paper.results import Results, read_results
 from seqmixer.experiments.report import Chapter, Drawing, Page, Part, Sentences, made, number, of_grid, require_extra
 from seqmixer.experiments.summary import METRIC_LABELS
-from seqmixer.experiments.watching import watched
+from seqmixer.experiments.watching import run_watched
 
 SCRATCH = ", ".join(LABELS[method.name] for method in EVERY if method.scratch)
 CROSS = ", ".join(LABELS[method.name] for method in EVERY if method.only)
@@ -38,44 +35,20 @@ def run_paper(
     experiments: Sequence[Experiment], seeds: Sequence[int], workers: int, markdown: Path | None, command: str
 ) -> list[Results]:
     """Train, measure and report each experiment in turn. Called again after a stop, it resumes."""
-    require_extra()  # before the hours, not after
-    if markdown and markdown.exists() and not markdown.is_dir():
-        raise ConfigError(f"--markdown {markdown} is a file; name a folder")
+    require_extra(markdown)
     cards = [read_card(experiment) for experiment in experiments]
     found = []
     for experiment, card in zip(experiments, cards, strict=True):
-        found.append(run_one(experiment, card, seeds, workers))
+        names = standard_metrics(experiment.config.metrics[0], card.source_words is None)
+        run_watched([experiment.recipe], seeds, experiment.folder, workers, partial(judge, metrics=names))
+        found.append(read_results(experiment, card))
         write_down(found[-1], markdown, [command])
     return found
 
 
-def run_one(experiment: Experiment, card: DataSizes, seeds: Sequence[int], workers: int) -> Results:
-    names = standard_metrics(experiment.config.metrics[0], card.source_words is None)
-    recipes = [experiment.recipe]
-    with watched(recipes, len(seeds), experiment.folder, workers) as watcher:
-        run_grid(
-            recipes,
-            seeds,
-            experiment.folder,
-            workers,
-            watcher.report,
-            judge=partial(judge, metrics=names),
-            look=watcher.look,
-        )
-    return read_results(experiment, card)
-
-
 def write_down(results: Results, markdown: Path | None, commands: Sequence[str]) -> None:
-    """The page and its files into the experiment's folder; Markdown, JSON and figures also into another."""
-    written, stem = page(results, commands), results.experiment.stem
-    written.write(page_of(results))
-    for place in (results.experiment.folder, *([markdown] if markdown else [])):
-        written.markdown(place, stem)
-        (place / f"{stem}.json").write_text(json.dumps(as_json(results, commands), indent=1), encoding="utf-8")
-
-
-def page_of(results: Results) -> Path:
-    return results.experiment.folder / "report.html"
+    experiment = results.experiment
+    page(results, commands).publish(experiment.folder, markdown, experiment.stem, as_json(results, commands))
 
 
 def shown(results: Results) -> Table:

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from seqmixer import __version__, files
 from seqmixer.bars import duration
-from seqmixer.errors import missing_extra
+from seqmixer.errors import ConfigError, missing_extra
 from seqmixer.experiments.figures import standalone
 from seqmixer.experiments.methods import DARK, LABELS, LIGHT
 from seqmixer.experiments.report.sentences import Outputs
@@ -154,6 +154,13 @@ class Page:
         path.write_text(re.sub(r"\n{3,}", "\n\n", text).strip() + "\n", encoding="utf-8")
         return path
 
+    def publish(self, folder: Path, markdown: Path | None, stem: str, numbers: Mapping[str, Any]) -> None:
+        """FOLDER/report.html; Markdown with its figures, and the numbers, as STEM.* there and in `markdown`."""
+        self.write(folder / "report.html")
+        for place in (folder, *([markdown] if markdown else [])):
+            self.markdown(place, stem)
+            (place / f"{stem}.json").write_text(json.dumps(numbers, indent=1), encoding="utf-8")
+
     def write(self, path: Path) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         files.write(path, self.html())
@@ -174,7 +181,10 @@ class Page:
         return environment.get_template(template).render(page=self, light=LIGHT, dark=DARK, **values)
 
 
-def require_extra() -> None:
+def require_extra(markdown: Path | None = None) -> None:
+    """Refused here, before hours are spent: missing packages, and a file where `markdown` names a folder."""
+    if markdown and markdown.exists() and not markdown.is_dir():
+        raise ConfigError(f"--markdown {markdown} is a file; name a folder")
     try:
         import jinja2  # noqa: F401
         import matplotlib  # noqa: F401

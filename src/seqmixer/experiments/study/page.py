@@ -1,6 +1,5 @@
 """`seqmixer study`: train what is missing, and write it down as Markdown with a figure, and JSON."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -10,9 +9,8 @@ from rich.table import Table
 
 from seqmixer import __version__
 from seqmixer.bars import duration
-from seqmixer.errors import ConfigError
 from seqmixer.experiments.figures import small_multiples
-from seqmixer.experiments.grid import Recipe, run_grid
+from seqmixer.experiments.grid import Recipe
 from seqmixer.experiments.methods import CONTROLS, LABELS, OLD, REFERENCE
 from seqmixer.experiments.report import (
     Chapter,
@@ -28,7 +26,7 @@ from seqmixer.experiments.report import (
 from seqmixer.experiments.report.effects import side_effects
 from seqmixer.experiments.study.results import Gain, Line, Study, read_study
 from seqmixer.experiments.study.runs import WIDTHS, judge
-from seqmixer.experiments.watching import watched
+from seqmixer.experiments.watching import run_watched
 
 NOTE = (
     f"Test split, mean over seeds. Gain: over {OLD} with as many more epochs; in brackets 95 % of 1,000 resampled test "
@@ -39,28 +37,13 @@ EFFECTS = "Of the test sentences, greedy search, mean over seeds"
 
 def run_study(recipe: Recipe, seeds: Sequence[int], workers: int, markdown: Path | None, command: str) -> Study:
     """Train, measure and report. Called again after a stop, it resumes."""
+    require_extra(markdown)
     folder = recipe.path.parent
-    require_extra()  # before the hours, not after
-    if markdown and markdown.exists() and not markdown.is_dir():
-        raise ConfigError(f"--markdown {markdown} is a file; name a folder")
-    with watched([recipe], len(seeds), folder, workers) as watcher:
-        run_grid([recipe], seeds, folder, workers, watcher.report, judge=judge, look=watcher.look)
+    run_watched([recipe], seeds, folder, workers, judge)
     study = read_study(recipe)
-    page(study, [command]).write(page_of(recipe))
-    for place in (folder, *([markdown] if markdown else [])):
-        write_down(study, [command], place)
+    numbers = as_json(study, [command])
+    page(study, [command]).publish(folder, markdown, f"study-{study.config.name}", numbers)
     return study
-
-
-def write_down(study: Study, commands: Sequence[str], folder: Path) -> None:
-    """FOLDER/study-NAME.md with its figure, and study-NAME.json."""
-    stem = f"study-{study.config.name}"
-    page(study, commands).markdown(folder, stem)
-    (folder / f"{stem}.json").write_text(json.dumps(as_json(study, commands), indent=1), encoding="utf-8")
-
-
-def page_of(recipe: Recipe) -> Path:
-    return recipe.path.with_name("report.html")
 
 
 def title(study: Study) -> str:
