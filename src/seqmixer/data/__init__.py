@@ -2,9 +2,9 @@
 
 from seqmixer.data.batching import batch_count, batches, in_order
 from seqmixer.data.captions import Captioned, captions_task, read_captions, read_features
-from seqmixer.data.collector import collector_paused
 from seqmixer.data.columns import kind_of, read_columns, read_table
 from seqmixer.data.cropping import LONGEST, coverage, length_covering
+from seqmixer.data.files import collector_paused
 from seqmixer.data.pieces import Pieces, read_tokenizer, token_ids, tokenizer_vocabs
 from seqmixer.data.raw import Preprocessing, ReadableVocab, learn_vocab, load_vocab
 from seqmixer.data.table import Table

@@ -1,10 +1,13 @@
 """Reading text files, plain or .gz, with errors that name the file and the line."""
 
 import codecs
+import gc
 import gzip
 import io
 import re
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from seqmixer.errors import DataError
@@ -67,3 +70,18 @@ def split_lines(text: str) -> list[str]:
     """The lines of a text. They end in LF or CRLF alone: U+2028 inside a sentence must not shift parallel files."""
     lines = text.removesuffix("\n").split("\n") if text else []
     return [line.removesuffix("\r") for line in lines]
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """No garbage collection in the block: a corpus is millions of lists without cycles, and each search visits all.
+
+    Usable as a decorator.
+    """
+    running = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if running:
+            gc.enable()

@@ -12,7 +12,7 @@ from pathlib import Path
 from seqmixer import files
 from seqmixer.data.captions import captions_task, write_features
 from seqmixer.data.cards import Card, Origin, as_json, as_markdown, describe
-from seqmixer.data.collector import collector_paused
+from seqmixer.data.files import collector_paused
 from seqmixer.data.prepare.corpus import CaptionCorpus, Pair, TextCorpus
 from seqmixer.data.text import Pairs, encode_split, text_task
 from seqmixer.errors import DataError

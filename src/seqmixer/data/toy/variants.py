@@ -1,8 +1,7 @@
 """Weighted sets of sentences: every right answer to one source, with its probability.
 
 The built-in tasks are written with these few functions, so the true distribution of references is known. The best
-possible output can then be computed instead of guessed (`best_outputs`), and so can the output of a perfect model of
-words that is searched greedily (`greedy_outputs`). Between the two is the room for training on the metric.
+possible output can then be computed instead of guessed (`best_outputs`).
 """
 
 import random
@@ -97,11 +96,6 @@ def best_outputs(split: Split, score: Score) -> list[str]:
     return outputs
 
 
-def greedy_outputs(split: Split) -> list[str]:
-    """What a perfect model of words writes with greedy search: the most likely next word, until the sentence ends."""
-    return [_greedy(meta["variants"]) for meta in split.meta]
-
-
 def expected_score(hypothesis: str, variants: Variants, score: Score) -> float:
     """sum_j p_j score(hypothesis, v_j)."""
     scores = score([hypothesis] * len(variants), list(variants))
@@ -121,19 +115,3 @@ def _pattern(variants: Variants) -> Hashable:
         (tuple(number.setdefault(word, len(number)) for word in text.split()), round(probability, 9))
         for text, probability in variants.items()
     )
-
-
-def _greedy(variants: Variants) -> str:
-    """Walk the tree of variants; None is the end of the sentence."""
-    live: Sequence[tuple[list[str], float]] = [(text.split(), probability) for text, probability in variants.items()]
-    written: list[str] = []
-    while True:
-        mass: dict[str | None, float] = {}
-        for words, probability in live:
-            word = words[len(written)] if len(words) > len(written) else None
-            mass[word] = mass.get(word, 0.0) + probability
-        word = max(mass, key=mass.__getitem__)
-        if word is None:
-            return " ".join(written)
-        live = [(words, p) for words, p in live if len(words) > len(written) and words[len(written)] == word]
-        written.append(word)
