@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from torch import Tensor
 
-from seqmixer.data.collector import collector_paused
+from seqmixer.data.files import collector_paused
 from seqmixer.data.vocab import Vocabulary
 from seqmixer.types import EOS, UNK, Meta
 

@@ -30,7 +30,7 @@ from seqmixer.evaluation import SCORES, Scores, TestScore, evaluate, write_sente
 from seqmixer.parallel import ranks
 from seqmixer.rewards import Metric
 from seqmixer.runs.folder import saved_vocabs, write_identity
-from seqmixer.runs.opening import Run, best_weights, load
+from seqmixer.runs.opening import Run, best_weights
 from seqmixer.runs.threads import as_begun, fewest, in_words, measured, threads, with_threads
 from seqmixer.schedules import stages
 from seqmixer.storage import checkpoint, pretrained
@@ -41,7 +41,7 @@ from seqmixer.storage.identity import (
     require_same_config,
     require_same_data,
 )
-from seqmixer.training import Callback, Training, device, on_screen, read_log
+from seqmixer.training import Callback, Position, Training, device, on_screen, read_log
 from seqmixer.training import epochs as epochs_of
 from seqmixer.training.saving import restored_best
 from seqmixer.types import Reward, SequenceModel
@@ -120,9 +120,9 @@ def train_alone(config: Config, folder: Path, callbacks: Sequence[Callback], tas
     if measurements:
         training.note(in_words(measurements))
         training.log({"event": "threads", "threads": config.training.threads, "seconds": measurements})
-    training.run()
-    run = load(folder, trust=True)
-    write_scores(run, task, chosen)
+    position = training.run()  # leaves the model with the weights of best/
+    run = Run(folder, config, model.eval(), dimensions, task.source_vocab, task.target_vocab, trusted=True)
+    write_scores(run, task, chosen, position)
     if isinstance(config.model, HuggingFaceSettings) and ranks.first():
         pretrained.export(config.model, folder)
     return run
@@ -189,17 +189,17 @@ def start_from(model: SequenceModel, task: Task, folder: Path) -> None:
     checkpoint.load_weights(model, best_weights(folder), folder / "best")
 
 
-def write_scores(run: Run, task: Task, metrics: Sequence[Metric]) -> None:
-    """scores.json: the test scores of the best model, greedy search."""
+def write_scores(run: Run, task: Task, metrics: Sequence[Metric], position: Position) -> None:
+    """scores.json, test.txt and test.jsonl: the test scores of the best model, greedy search, and what it wrote."""
     test = evaluate(
         run.model, task, task.test, *metrics, search=run.search(), batch_size=run.config.evaluation.batch_size
     )
     if not ranks.first():
         return
-    best = restored_best(checkpoint.load(run.folder / "best")[1], run.folder / "best")
     first, *others = test.scored
     more = {each.metric: TestScore(each.score, each.signature) for each in others}
-    scores = Scores(first.metric, first.score, best.score, best.epoch, first.signature, more, test.effects)
+    best, epoch = position.best, position.best_epoch
+    scores = Scores(first.metric, first.score, best, epoch, first.signature, more, test.effects)
     files.write(run.folder / SCORES, json.dumps(asdict(scores), indent=1))
     files.write(run.folder / "test.txt", "\n".join(test.hypotheses) + "\n")
     write_sentences(run.folder, test)
