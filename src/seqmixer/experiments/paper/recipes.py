@@ -117,7 +117,7 @@ def chosen(names: str | None, config: Config) -> tuple[Method, ...]:
 def read_card(experiment: Experiment) -> DataSizes:
     """Read the data once before hours are spent on it."""
     config, path = experiment.config, experiment.recipe.path
-    task = read_once(located(config).data)
+    task = read_once(located(config).data, config.text)
     meta = task.test.meta
     if task.features is None and not kept([str(e["source"]) for e in meta], [e["references"] for e in meta]):
         raise DataError(

@@ -160,5 +160,5 @@ def read_study(recipe: Recipe) -> Study:
     folder, config = recipe.path.parent, Config.load(recipe.path)
     grid = read_grid(folder, needed=(REFERENCE,))
     raw = files.read_json(folder / "grid.json")["results"]
-    metrics = Metrics(config, read_once(located(config).data)).chosen
+    metrics = Metrics(config, read_once(located(config).data, config.text)).chosen
     return Study(config, folder, grid, metrics, {(result["method"], result["seed"]): result for result in raw})
