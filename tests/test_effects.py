@@ -72,8 +72,8 @@ def test_each_is_what_plain_python_counts(kinds):
             while reference and reference[-1] == 4:
                 reference.pop()
     words = torch.tensor([row(h, width) for h in hypotheses])
-    found = effects(words, table(references))
-    expected = counted(hypotheses, references, width)
+    found = effects(words, table(references), torch.tensor([7.0, 4.0]))
+    expected = counted(hypotheses, references, width) | {"entropy": 7 / 4}
     assert found == pytest.approx(expected, abs=1e-6)
     assert expected["unfinished"] > 0
     assert expected["repetition"] > 0

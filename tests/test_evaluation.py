@@ -1,5 +1,6 @@
 import copy
 import math
+import sys
 from itertools import chain
 
 import pytest
@@ -8,7 +9,7 @@ import torch
 from torch.nn import functional as F
 
 from seqmixer.data import in_order, text_task
-from seqmixer.decoding import Search, generate, greedy, shift
+from seqmixer.decoding import Search, free, generate, greedy, shift
 from seqmixer.evaluation import evaluate, perplexity, signature
 from seqmixer.models import AttentiveEncoder, ElmanCell, Recurrent
 from seqmixer.rewards import BLEU
@@ -47,6 +48,24 @@ def test_hypotheses_are_those_of_greedy_search_whatever_the_batch(task, model):
     expected = [task.target_vocab.decode(row) for row in words.tolist()]
     for size in (1, 4, 30):
         assert evaluate(model, task, task.test, BLEU, batch_size=size).hypotheses == expected
+
+
+@pytest.mark.parametrize("most", [3, 500])
+def test_entropy_is_the_mean_over_the_words_that_were_written_to_evenly_spaced_sentences(
+    task, model, monkeypatch, most
+):
+    monkeypatch.setattr("seqmixer.evaluation.corpus.HESITATIONS", most)
+    monkeypatch.setattr(sys.modules["seqmixer.evaluation.effects"], "STEPS", 5)
+    nats = []
+    for batch in in_order(task.test, 30, task.length):
+        words = generate(model, batch.source, *free(batch.source, task.length), greedy)
+        p = model.scores(model.unroll(shift(words), model.encode(batch.source))).double().softmax(-1)
+        entropy = -torch.special.xlogy(p, p).sum(-1)  # (B, T)
+        nats += [entropy[b, t] for b in range(0, 30, 30 // most or 1) for t in range(task.length) if words[b, t] != 0]
+
+    found = evaluate(model, task, task.test, BLEU, batch_size=30).effects["entropy"]
+
+    assert found == pytest.approx(torch.stack(nats).mean().item(), rel=1e-5)
 
 
 def test_perplexity_is_that_of_torchs_cross_entropy(task, model):

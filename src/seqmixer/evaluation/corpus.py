@@ -11,13 +11,14 @@ from torch import Tensor
 from seqmixer import __version__, files
 from seqmixer.data import Split, Table, Task, in_order
 from seqmixer.decoding import GREEDY, Search, deployed, shift
-from seqmixer.evaluation.effects import effects
+from seqmixer.evaluation.effects import effects, hesitation
 from seqmixer.losses import cross_entropy
 from seqmixer.parallel import ranks
 from seqmixer.rewards import Metric
 from seqmixer.types import Batch, SequenceModel
 
 SCORES = "scores.json"
+HESITATIONS = 500  # sentences, or a little more, that the entropy of a split is measured on
 
 
 @dataclass(frozen=True)
@@ -96,11 +97,14 @@ def evaluate(
     def counted(batch: Batch) -> tuple[Tensor, ...]:
         words = search.best(model, batch.source, task.length)  # (B, T)
         rollout = batch.rollout(words)
-        return words, *(metric.statistics(rollout) for metric in metrics)
+        some = slice(None, None, apart)
+        nats = hesitation(model, batch.source[some], words[some])  # (2,)
+        return words, nats, *(metric.statistics(rollout) for metric in metrics)
 
     table = Table.of(split, device_of(model))
+    apart = max(1, len(split) // HESITATIONS)
     in_turn = in_order(table, batch_size, task.length)
-    parts_of_words, *rows = zip(*ranks.spread(in_turn, counted), strict=True)
+    parts_of_words, nats, *rows = zip(*ranks.spread(in_turn, counted), strict=True)
     words = torch.cat(parts_of_words)  # (n, T)
     scored = []
     for metric, parts in zip(metrics, rows, strict=True):
@@ -112,7 +116,7 @@ def evaluate(
         hypotheses=[task.target_vocab.decode(row) for row in words.tolist()],
         references=[list(meta["references"]) for meta in split.meta],
         sources=[str(meta["source"]) for meta in split.meta],
-        effects=effects(words, table),
+        effects=effects(words, table, torch.stack(nats).sum(0)),
     )
 
 

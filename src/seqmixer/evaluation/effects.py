@@ -7,15 +7,22 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from seqmixer.data import Table
+from seqmixer.decoding import deployed, shift
+from seqmixer.losses import entropy
 from seqmixer.rewards.ngrams import inside, ranks
-from seqmixer.types import EOS, PAD, UNK
+from seqmixer.types import EOS, PAD, UNK, SequenceModel, tally
 
+STEPS = 1024  # whose scores of all words are held at a time
 LONGEST = 4  # words of an n-gram that repeats the one before it
 SELDOM = 0.01  # of the times that references have a word: if it is their last one less often, no sentence ends so
 
 
-def effects(words: Tensor, table: Table) -> dict[str, float]:
-    """The side effects in the sentences (n, T) for a split. Each name is a row of docs/log.md."""
+def effects(words: Tensor, table: Table, hesitation: Tensor) -> dict[str, float]:
+    """The side effects in the sentences (n, T) for a split. Each name is a row of docs/log.md.
+
+    Args:
+        hesitation: (2,) the tally of `hesitation`.
+    """
     words = words.to(table.references.words.device)
     there = inside(words)  # (n, T)
     written, sentences = there.sum(), len(words)
@@ -28,9 +35,19 @@ def effects(words: Tensor, table: Table) -> dict[str, float]:
         "unk": ((words == UNK) & there).sum() / written.clamp(min=1),
         "distinct_1": distinct(words, 1),
         "distinct_2": distinct(words, 2),
+        "entropy": hesitation[0] / hesitation[1].clamp(min=1),
     }
     values = torch.stack([value.float() for value in measured.values()]).tolist()
     return dict(zip(measured, values, strict=True))
+
+
+@torch.no_grad()
+def hesitation(model: SequenceModel, source: Tensor, words: Tensor) -> Tensor:
+    """The tally of H(p) in nats over the steps at which the model wrote these words (B, T), EOS included.  -> (2,)"""
+    with deployed(model):
+        h = model.unroll(shift(words), model.encode(source))[words != PAD]  # (steps, H)
+        nats = [entropy(model.scores(some).float()).sum() for some in h.split(STEPS)]
+    return tally(torch.stack(nats).sum(), torch.tensor(len(h), device=h.device))
 
 
 def expected_words(table: Table, length: int) -> Tensor:

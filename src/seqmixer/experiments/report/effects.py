@@ -13,7 +13,9 @@ COLUMNS = {
     "repetition": "repeated words",
     "unk": "unknown words",
     "distinct_2": "distinct bigrams",
+    "entropy": "entropy",
 }
+NUMBERS = ("length_ratio", "entropy")  # that are no shares
 
 
 def conspicuous(effects: Mapping[str, float], reference: Mapping[str, float]) -> list[str]:
@@ -27,7 +29,7 @@ def side_effects(lines: Sequence[tuple[str, Mapping[str, float]]], whose: str) -
     _, reference = lines[0]
 
     def shown(effects: Mapping[str, float], name: str) -> str:
-        text = f"{effects[name]:.2f}" if name == "length_ratio" else f"{100 * effects[name]:.1f} %"
+        text = f"{effects[name]:.2f}" if name in NUMBERS else f"{100 * effects[name]:.1f} %"
         return f"{text} (!)" if name in conspicuous(effects, reference) else text
 
     rows = [[label, *(shown(effects, name) for name in COLUMNS)] for label, effects in lines]
