@@ -197,3 +197,15 @@ def test_no_class_has_the_name_of_another():
     ]
 
     assert not {name for name in classes if classes.count(name) > 1}
+
+
+DIALECT = r"(is|are) paid|mend(s|ed)?|stands? still|(goes|gone) on with|speaks? to the others|asks? the device|its own words|given words|memory does not hold"
+
+
+def test_no_phrase_of_the_old_dialect_is_left():
+    """The words of the field: reward, fix, plateau, resume, rank, synchronise, forced words, out of memory."""
+    root = SOURCE.parents[1]
+    texts = [*FILES, root / "README.md", *(root / "docs").rglob("*.md")]
+    found = {f"{path}: {match[0]}" for path in texts for match in re.finditer(rf"\b({DIALECT})\b", path.read_text())}
+
+    assert not found

@@ -40,7 +40,7 @@ def read_bytes(path: Path, error: Kind = RunError, most: int = LARGE) -> bytes:
 
 @contextmanager
 def opened(path: Path, error: Kind = RunError, pipes: bool = False) -> Iterator[BinaryIO]:
-    """A regular file, or with `pipes` a pipe that somebody writes to. Anything else (a device) might have no end."""
+    """A regular file, or with `pipes` a pipe that has a writer. Anything else (a device) might have no end."""
     try:
         with open(path, "rb", opener=without_waiting) as file:
             mode = os.fstat(file.fileno()).st_mode
@@ -58,7 +58,7 @@ def opened(path: Path, error: Kind = RunError, pipes: bool = False) -> Iterator[
 
 
 def without_waiting(path: str, flags: int) -> int:
-    """An opener: a FIFO that nobody writes to must not hold up its reader."""
+    """An opener that does not wait for the writer of a FIFO."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 

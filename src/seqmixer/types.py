@@ -105,7 +105,9 @@ class SequenceModel(nn.Module, ABC):
     Contexts and states are nested tuples of tensors with the batch first, so that a search can reorder them.
     """
 
-    fresh_logits: ClassVar[bool] = False  # whether what `logits` returns is a new tensor each time, kept by nobody
+    fresh_logits: ClassVar[bool] = (
+        False  # whether `logits` returns a new tensor each time, which may be changed in place
+    )
 
     @abstractmethod
     def encode(self, source: Tensor) -> Context:

@@ -109,7 +109,7 @@ def test_what_cannot_be_learnt_is_one_line():
         SentencePieces.learn(ENGLISH, 20)
     letters = len(set("".join(ENGLISH)))
     assert str(error.value) == (
-        f"text.subwords = 20 does not hold the {letters} different characters of the training text; raise it, or leave it out"
+        f"text.subwords = 20 is too small for the {letters} different characters of the training text; raise it, or remove it"
     )
     with pytest.raises(
         ConfigError, match=r"unknown language of Moses' tokeniser 'eng'. Did you mean 'en'\? Known: as, bn"

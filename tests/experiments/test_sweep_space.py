@@ -78,7 +78,7 @@ def test_settings_that_only_clash_with_another_are_left_to_the_trials(read):
         ('"training.lr" = {low = 0.1, high = 0.2, log = 1}', "space.toml: training.lr: log = 1; write true or false"),
         ('"model.dropout" = {low = 0.0, high = 0.2, log = true}', "space.toml: model.dropout: with log = true a range begins above 0 and has no step; got low = 0.0, high = 0.2, log = True"),
         ('"model.dropout" = {low = 0.0, high = 0.2, step = 0.3}', "space.toml: model.dropout: step must be above 0 and fit between low and high; got low = 0.0, high = 0.2, step = 0.3"),
-        ('"training.lr" = {low = 1, high = 2, step = 0.5}', "space.toml: training.lr: step = 0.5 with whole numbers; write low and high with a point too"),
+        ('"training.lr" = {low = 1, high = 2, step = 0.5}', "space.toml: training.lr: step = 0.5 with integers; write low and high with a point too"),
         ('"training.lr" = {low = 0.0, high = 0.2}', "space.toml: training.lr = 0.0: Input should be greater than 0"),
         ('"model.hidden" = {low = 8.0, high = 16.0}', "space.toml: model.hidden = 8.000000000000002: Input should be a valid integer"),
         ('name = ["a", "b"]', "space.toml: name cannot be searched: every trial has its own"),

@@ -1,4 +1,4 @@
-"""Actor-critic (Bahdanau et al. 2017): a second network, the critic, learns what each word is worth."""
+"""Actor-critic (Bahdanau et al. 2017): a second network, the critic, learns the value of each word."""
 
 from copy import deepcopy
 from typing import Any, ClassVar, Literal
@@ -32,7 +32,7 @@ class ActorCriticSettings(PolicySettings):
 
 
 class ActorCritic(PolicyGradient):
-    """Words become more likely by what they are worth beyond what the critic expected before them.
+    """Words become more likely by their advantage: their value less the one that the critic expected before them.
 
     delta_t = r_t + V_{t+1} - V_t,   A_t = delta_t + lambda delta_{t+1} + lambda^2 delta_{t+2} + ...
     V_t learns  V'_t + A'_t,         where ' is by a delayed copy of the critic

@@ -1,4 +1,4 @@
-"""The structured losses of Edunov et al. (2018) beside the risk: the best candidate by reward against the others."""
+"""The structured losses of Edunov et al. (2018) beside the risk: the best candidate by reward against the rest."""
 
 from typing import Literal
 

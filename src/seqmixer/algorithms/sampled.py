@@ -148,7 +148,7 @@ class Sampled(Algorithm):
         return self.prefix.start(scheduled.long()) if self.prefix else 0
 
     def write(self, model: SequenceModel, source: Tensor, given: Tensor, forced: Tensor) -> Tensor:
-        """The candidates: k sentences for each source, with the given words at the forced steps.  -> (Bk, T)"""
+        """The candidates: k sentences for each source, the given ones at the forced steps.  -> (Bk, T)"""
         return self.generate(model, source, given, forced, sample)
 
     def log_ref(self, source: Tensor, words: Tensor) -> Tensor | None:

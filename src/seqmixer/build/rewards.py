@@ -89,7 +89,7 @@ class Metrics:
             case _ if name in READABLE:
                 if eos:
                     why = f"reward.eos is for words, and {name} counts text, which has no </s>"
-                    raise ConfigError(f"{why}; leave it out")
+                    raise ConfigError(f"{why}; remove it")
                 return readable_metric(name, self.task.target_vocab.decode)
             case _ if name in METRICS:
                 return METRICS[name]

@@ -44,7 +44,7 @@ LengthPenalty = Annotated[
 Mbr = Annotated[
     int,
     typer.Option(
-        min=0, max=1000, help="Minimum Bayes risk: of so many samples, the one that agrees most with the others."
+        min=0, max=1000, help="Minimum Bayes risk: of so many samples, the one that agrees most with the rest."
     ),
 ]
 Utility = Annotated[
@@ -87,7 +87,7 @@ def command(
 
 
 def search_of(beam: int, length_penalty: float, mbr: int, metric: str | None, unk: bool | None) -> dict[str, Any]:
-    """The search that options ask for; what they leave out is the run's."""
+    """The search of the options; the default of each is the run's."""
     if length_penalty and beam == 1:
         raise ConfigError(f"--length-penalty {length_penalty:g} needs --beam: greedy search has one sentence to rank")
     if metric is not None and not mbr:

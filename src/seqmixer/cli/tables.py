@@ -124,9 +124,7 @@ def study(
 
 @app.command()
 def report(
-    runs: Annotated[
-        list[Path], typer.Argument(help="Run folders; scores of the others are compared with the first's.")
-    ],
+    runs: Annotated[list[Path], typer.Argument(help="Run folders; the scores of each are compared with the first's.")],
     out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
     trust: Trust = False,
 ) -> None:

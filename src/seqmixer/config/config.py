@@ -93,7 +93,7 @@ class Config(Section):
         pretrained = self.model.pretrained is not None
         if self.text.raw and (pretrained or self.data.task in TOYS):
             whose = "model.name = 'huggingface'" if pretrained else f"data.task = {self.data.task!r}"
-            raise ValueError(f"[text] is for raw text, not for {whose}, whose words are its own; leave it out")
+            raise ValueError(f"[text] is for raw text, not for {whose}, whose words are its own; remove it")
         if pretrained and self.data.task in ("captions", "toy-captioning"):
             raise ValueError(f"model.name = 'huggingface' reads text, but data.task = {self.data.task!r} has images")
         if pretrained:

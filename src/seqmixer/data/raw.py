@@ -89,7 +89,9 @@ class ReadableVocab(Vocab):
     """A vocabulary that reads raw text, and writes text for people."""
 
     pipeline: Pipeline = Pipeline()
-    read: dict[str, str] = field(default_factory=dict, repr=False, compare=False)  # what it was learnt from: used once
+    read: dict[str, str] = field(
+        default_factory=dict, repr=False, compare=False
+    )  # the text that it is learnt from: used once
 
     @property
     def signature(self) -> str:

@@ -187,8 +187,8 @@ class SentencePieces(TextStep):
             letters = len({letter for line in islice(lines, ENOUGH) for letter in line})
             if size > letters + len(SPECIALS):
                 raise DataError(f"sentencepiece cannot learn {size} sub-words from this text: {error}") from None
-            what = f"text.subwords = {size} does not hold the {letters} different characters of the training text"
-            raise DataError(f"{what}; raise it, or leave it out") from None
+            what = f"text.subwords = {size} is too small for the {letters} different characters of the training text"
+            raise DataError(f"{what}; raise it, or remove it") from None
         return cls(model.getvalue())
 
     @classmethod
@@ -206,7 +206,7 @@ class SentencePieces(TextStep):
 
     @property
     def pieces(self) -> list[str]:
-        """All that there are, those for UNK, BOS and EOS aside."""
+        """All but those for UNK, BOS and EOS."""
         model = self.processor
         every = range(model.get_piece_size())
         return [model.id_to_piece(i) for i in every if not (model.is_unknown(i) or model.is_control(i))]

@@ -17,7 +17,7 @@ Row = TypeVar("Row")
 
 
 class Deferred(Sequence[Row], Generic[Row]):
-    """Rows that are made when the first is asked for: to score a test split, nobody encodes the training text."""
+    """Rows that are made when the first is read: to score a test split, the training text is not encoded."""
 
     def __init__(self, length: int, make: Callable[[], Sequence[Row]]) -> None:
         self.length, self.make = length, make

@@ -54,7 +54,7 @@ def beam_search(
         words = torch.full((B, K, T), PAD, device=source.device)
         done = Hypotheses(words.clone(), torch.full_like(log_p, -torch.inf))
         row = torch.arange(B, device=source.device).unsqueeze(-1) * K  # (B, 1) where a sentence's prefixes begin
-        itself = torch.arange(2 * K, device=source.device) % K  # the prefix that a kept word goes on
+        itself = torch.arange(2 * K, device=source.device) % K  # the prefix that a kept word continues
 
         for t in range(T):
             h, state = model.step(model.embed(word), state, context)
@@ -103,7 +103,7 @@ def perturbed(value: Tensor, log_p: Tensor) -> Tensor:
 
 
 def twice(values: Tensor) -> Tensor:
-    """K values in 2K places, nothing in the others.  (B, K) -> (B, 2K)"""
+    """K values in 2K places, nothing in the rest.  (B, K) -> (B, 2K)"""
     return torch.cat([values, torch.full_like(values, -torch.inf)], 1)
 
 

@@ -1,4 +1,4 @@
-"""How sentences are found: greedy search, a beam, samples, or the sample that agrees most with the others."""
+"""How sentences are found: greedy search, a beam, samples, or the sample that agrees most with the rest."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

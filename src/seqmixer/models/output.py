@@ -27,7 +27,7 @@ class OutputLayer(nn.Linear):
     def log_prob(self, h: Tensor, words: Tensor) -> Tensor:
         """log p of words, without the scores of all steps at once.  (B, T, H), (B, T) -> (B, T)
 
-        These scores nobody sees but the kernel: PAD and BOS are excluded from them by the bias.
+        Only the kernel sees these scores: PAD and BOS are excluded by the bias.
         """
         flat = linear_log_prob(h.flatten(0, -2), self.weight, self.bias + self.never, words.flatten())  # (B T,)
         return flat.view_as(words)

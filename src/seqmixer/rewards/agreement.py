@@ -1,4 +1,4 @@
-"""Agreement among the sentences for one source: each is compared with the others instead of with references."""
+"""Agreement among the sentences for one source: each is compared with the rest instead of with references."""
 
 from dataclasses import replace
 
@@ -32,7 +32,7 @@ def consensus(reward: Reward) -> Reward:
         if not others:
             return torch.zeros(n, device=rollout.words.device)
         pair = torch.arange(n * others, device=rollout.words.device)
-        i, place = pair // others, pair % others  # each sentence, and which of the others it is compared with
+        i, place = pair // others, pair % others  # each sentence, and the one that it is compared with
         own = i % rollout.k
         j = i - own + place + (place >= own)
         source = rollout.source

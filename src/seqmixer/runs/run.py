@@ -58,7 +58,7 @@ def train(
     Args:
         config: or its file, or the name of one that comes with seqmixer.
         callbacks: called while it trains. Default: the terminal's, or the notebook's, progress.
-        task: what config.data says, where somebody has read it already.
+        task: the data of config.data, if the caller has read it.
     """
     config = config if isinstance(config, Config) else Config.load(config)
     callbacks = [on_screen()] if callbacks is None else callbacks

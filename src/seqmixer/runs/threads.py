@@ -1,4 +1,4 @@
-"""How many CPU threads a run has: measured at its start where nobody says, since a busy machine may want fewer."""
+"""The CPU threads of a run: measured at its start where they are not set, since a busy machine may want fewer."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping

@@ -127,7 +127,7 @@ class Service:
 
 
 def wanted_of(served: Served, question: Question) -> list[Wanted]:
-    """A question's sources, each held to what the run reads."""
+    """A question's sources, checked for the kind that the run reads."""
     given: dict[str, Sequence[Source]] = {"sources": question.sources, "features": question.features}
     kind = "features" if served.run.dimensions.features else "sources"
     (other,) = given.keys() - {kind}

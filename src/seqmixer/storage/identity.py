@@ -1,7 +1,7 @@
 """The rules of a run folder: no link leads out of it, and config, task and vocabularies are as they were written.
 
-A checkpoint has its checksums beside it; this is the same for the rest of the folder. A run folder may come from
-somebody else, or from a bad disk: weights read with another vocabulary or another window would be silently wrong.
+A checkpoint has its checksums beside it; this is the same for the rest of the folder. A run folder may come from a
+stranger, or from a bad disk: weights read with another vocabulary or another window would be silently wrong.
 """
 
 import hashlib

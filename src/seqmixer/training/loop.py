@@ -100,7 +100,7 @@ class Training:
         self.call(lambda callback: callback.begin(self))
 
     def reseed(self) -> None:
-        """Seed by where the run is: nobody has the generators that drew so far."""
+        """Seed by the position of the run: the states of the generators are lost."""
         done = self.position.epoch * self.batch_count + self.position.batch
         torch.manual_seed(ranks.own_seed(self.seed, moment=done + 1))
         self.note(f"{self.out} was saved by another number of processes: same data, other noise from here on")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from seqmixer.training.loop import Training
 
 REFRESH = 0.5  # seconds between readings of the running averages: each synchronises with the device
-HEARTBEAT = 60.0  # seconds between lines of an epoch where nobody can see a bar
+HEARTBEAT = 60.0  # seconds between lines of an epoch where there is no bar
 NOW = "now"  # the file of a run folder that says where the run is, while it is under way
 LONGEST = 80  # characters of it
 
@@ -176,6 +176,6 @@ def batches_done(run: "Training") -> int:
 
 
 def brief(averages: dict[str, float]) -> str:
-    """The few numbers worth a glance."""
+    """The most important numbers."""
     shown = ("reward", "entropy", "length_ratio") if "reward" in averages else ("xent",)
     return "  ".join(f"{name} {averages[name]:.3f}" for name in shown if name in averages)

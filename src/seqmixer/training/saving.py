@@ -169,7 +169,7 @@ class Checkpoints:
 
 
 def random_states(device: torch.device) -> dict[str, Tensor]:
-    """Of the generators of sampling and dropout: `cpu` and `device` of the first rank, `1.cpu`, ... of the others."""
+    """Of the generators of sampling and dropout: `cpu` and `device` of the first rank, then `1.cpu`, ..."""
     mine = {"cpu": torch.get_rng_state()}
     if device.type != "cpu":
         mine["device"] = torch.get_device_module(device).get_rng_state(device)

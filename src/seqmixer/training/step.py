@@ -18,7 +18,7 @@ from seqmixer.types import Batch, Loss, SequenceModel, tally
 
 
 class Step:
-    """step(batch, epoch): one update; what is worth logging is added to `averages`.
+    """step(batch, epoch): one update; its tallies are added to `averages`.
 
     The algorithm's own parameters (the baseline) have an Adam of their own: its steps are bounded whatever the scale of
     the hidden state, so the regressor cannot diverge, and its gradient does not count when the model's is clipped.
@@ -124,7 +124,7 @@ class Step:
     def apply(self, loss: Tensor) -> Tensor:
         """Update, gradients re-scaled where their norm is above `clip`; not at all where a number is bad.  -> the norm
 
-        Both are told to the optimiser as tensors: nobody waits for the device, and broken weights never come about.
+        Both are given to the optimiser as tensors, without synchronisation; weights never become non-finite.
         """
         gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
         norm = nn.utils.get_total_norm(gradients)

@@ -158,5 +158,5 @@ def test_the_command_prints_where_it_serves_and_ends_with_ctrl_c(tmp_path):
 
 def test_a_port_in_use_is_one_line(serve, tmp_path):
     port = serve(tmp_path).rpartition(":")[2]
-    with pytest.raises(RunError, match=f"^--port {port}: Address already in use; choose another, or leave it out$"):
+    with pytest.raises(RunError, match=f"^--port {port}: Address already in use; choose another, or remove it$"):
         server(tmp_path, int(port))

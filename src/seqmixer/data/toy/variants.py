@@ -22,7 +22,7 @@ def fixed(text: str) -> Variants:
 
 
 def evenly(*texts: str) -> Variants:
-    """Synonyms, each as likely as the others."""
+    """Synonyms, all equally likely."""
     return {text: 1 / len(texts) for text in texts}
 
 

@@ -61,7 +61,7 @@ def paper_protocol(run: Run, task: Task) -> Protocol:
     references = [each["references"] for each in meta]
     chosen = kept([str(each["source"]) for each in meta], references)
     metrics = Metrics(run.config, task, run.folder).every(METRICS["paper"])
-    vocab = str(len(task.target_vocab))  # others are UNK, which ROUGE leaves out
+    vocab = str(len(task.target_vocab))  # others are UNK, which ROUGE skips
     signatures = {m.name: paper_signature(m, references, chosen, task.length, vocab) for m in metrics}
     return Protocol(metrics, chosen, signatures)
 

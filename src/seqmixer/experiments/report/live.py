@@ -62,7 +62,7 @@ class Watched:
         return Page(f"Run: {self.folder}", "…", [Chapter("Learning", [Curves([history])])], live=True).html()
 
     def news(self, generation: int, have: int) -> Mapping[str, Any]:
-        """The events that somebody does not have who has so many of one generation."""
+        """The events after the first so many, or all where a log has another generation."""
         with self.lock:
             try:
                 self.tail.read()
@@ -121,5 +121,5 @@ def server(folder: Path, port: int) -> ThreadingHTTPServer:
     try:
         serving = ThreadingHTTPServer((HOST, port), Handler)
     except OSError as error:
-        raise RunError(f"--port {port}: {error.strerror}; choose another, or leave it out") from None
+        raise RunError(f"--port {port}: {error.strerror}; choose another, or remove it") from None
     return serving

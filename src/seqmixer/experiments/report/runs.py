@@ -40,7 +40,7 @@ SPLITS = ("train", "valid", "test")
 ASIDE = ("name", "data.folder", "training.threads")  # settings that say nothing of what a run learns
 INTERVALS = (
     "Greedy search. The intervals hold 95 % of 1,000 resampled test sets, which are the same for all runs (paired "
-    "bootstrap). Bold: the interval of the difference does not hold 0."
+    "bootstrap). Bold: 0 is outside the interval of the difference."
 )
 
 
@@ -105,7 +105,7 @@ def write_report(folders: Sequence[Path], out: Path, trust: bool, command: str) 
 
 
 def read(folders: Sequence[Path], trust: bool) -> list[Told]:
-    """Each run once, under the part of its path that tells it from the others."""
+    """Each run once, named by the part of its path that differs."""
     paths = list(dict.fromkeys(folder.resolve() for folder in folders))
     above = Path(os.path.commonpath(paths)) if len(paths) > 1 else paths[0].parent
     found = []

@@ -120,7 +120,7 @@ def a_range(entry: dict[str, Any], where: str) -> Range:
     if found.step is not None and not 0 < found.step <= found.high - found.low:
         raise ConfigError(f"{where}: step must be above 0 and fit between low and high; got {shown(entry)}")
     if found.integers and isinstance(found.step, float):
-        raise ConfigError(f"{where}: step = {found.step} with whole numbers; write low and high with a point too")
+        raise ConfigError(f"{where}: step = {found.step} with integers; write low and high with a point too")
     return found
 
 
