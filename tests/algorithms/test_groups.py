@@ -13,7 +13,9 @@ from seqmixer.algorithms import (
     Dpo,
     ExpectedRisk,
     GroupLoss,
+    GroupSettings,
     LeaveOneOut,
+    Parts,
     Prefix,
     Reinforce,
     SequenceNll,
@@ -241,3 +243,23 @@ def test_candidates_begin_with_the_forced_words_and_only_the_rest_is_scored(mode
     p = log_p(model, after.flatten(0, 1))[:, 1].exp().view(2, 4)
     assert p.sum().item() == pytest.approx(2)
     same(gradients(loss.value, model), gradients(-(p * r[after[..., 1]]).sum() / 2, model))
+
+
+def test_a_loss_of_ones_own_is_a_function_and_its_settings(model):
+    """As docs/algorithms/own.md says: here the worst candidate is made less likely."""
+
+    def worst(s, r, mask, share):
+        return share * s.gather(-1, r.masked_fill(~mask, torch.inf).argmin(-1, keepdim=True)).squeeze(-1)
+
+    class Settings(GroupSettings):
+        share: float = 0.5
+
+    class Worst(GroupLoss):
+        label, compare = "worst", staticmethod(worst)
+
+    Worst.Settings = Settings
+    made = Worst.of(
+        Settings(name="own:Worst", samples=3), Parts(lambda rollout: R, H, T, V, epochs=1, generate=writing(SIX))
+    )
+    expected = 0.5 * log_p(model, SIX[[0, 4]]).sum() / 2
+    same(gradients(made(model, BATCH, 0).value, model), gradients(expected, model))
