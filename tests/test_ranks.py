@@ -348,6 +348,31 @@ def test_a_rank_that_waits_for_one_that_never_comes_can_be_stopped(second_of_two
             process.kill()
 
 
+LOST = """
+import os, signal
+from seqmixer.cli import stoppable
+from seqmixer.parallel import ranks
+
+class Destroyed:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+
+with stoppable():
+    Destroyed()  # Python drops what a destructor raises
+    print("waiting", flush=True)
+    ranks.start("cpu")
+"""
+
+
+def test_a_stop_that_was_lost_before_a_rank_waits_ends_it(second_of_two):
+    with subprocess.Popen([sys.executable, "-c", LOST], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "waiting\n"
+        try:
+            assert process.wait(timeout=60) == -signal.SIGTERM
+        finally:
+            process.kill()
+
+
 PARTING = """
 import atexit, os, signal
 from seqmixer import cli

@@ -122,10 +122,12 @@ def insist(handler: Handler, over: Callable[[float], object]) -> None:
     """Interrupt the main thread; while its handler of SIGINT is `handler`, again and again until `over(seconds)`.
 
     What is raised in a destructor, a callback of C or before a bare except is lost. Another handler, as training has
-    one, only notes the stop: it is called once.
+    one, only notes the stop: it is called once. Without one, as while ranks wait for one another, the process ends.
     """
     while True:
         now = signal.getsignal(signal.SIGINT)
+        if now is signal.SIG_DFL:
+            signal.raise_signal(signal.SIGTERM)
         _thread.interrupt_main()  # calls the handler of SIGINT, also where the signal itself is blocked
         if (callable(now) and now != handler) or over(AGAIN):
             return
