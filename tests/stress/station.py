@@ -146,7 +146,7 @@ def watch(
         poll.register(reader, select.POLLIN)
     end = began + limit
     moment = began + kill.seconds if kill and not kill.changes else None
-    killed, hung = None, False
+    killed, hung, before = None, False, delayed(os.getpid())
     while True:
         now = time.monotonic()
         if kill and moment is not None and now >= moment:
@@ -157,7 +157,7 @@ def watch(
                     os.kill(victim, signal.SIGKILL)
                     killed = now
         if now >= end:
-            end = now + limit - (now - began - delay(pid))
+            end = began + limit + delay(pid) + delayed(os.getpid()) - before  # it may have waited for us to read
         if now >= end:
             hung = True
             end_all()
@@ -294,12 +294,16 @@ def size() -> int:
 
 
 def delay(pid: int) -> float:
-    """Seconds in which a process, or one below it, could have run and the CPU was another's: the longest of these."""
-    found = [0.0]
-    for each in (pid, *descendants(pid)):
-        with suppress(OSError):  # it is gone
-            found.append(int(Path(f"/proc/{each}/schedstat").read_text().split()[1]) / 1e9)
-    return max(found)
+    """The longest delay of a process and those below it."""
+    return max(map(delayed, (pid, *descendants(pid))))
+
+
+def delayed(pid: int) -> float:
+    """Seconds in which a process could have run and the CPU was another's."""
+    try:
+        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
+    except OSError:  # it is gone
+        return 0.0
 
 
 def children(pid: int) -> list[int]:
