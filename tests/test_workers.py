@@ -195,4 +195,4 @@ def test_workers_do_not_outlive_a_parent_that_is_killed(tmp_path):
     )
     wait_for(*(tmp_path / name for name in ("busy", "stubborn", "holds_the_gil")))
     process.kill()
-    process.communicate(timeout=20)  # returns when nobody has standard output open
+    process.communicate(timeout=60)  # returns when nobody has standard output open
