@@ -81,7 +81,7 @@ def folder(site: Site) -> tuple[str, list[str]]:
     run = site.copy("half" if use == "resume" else "done")
     paths = sorted(path for path in run.rglob("*") if path.is_file() and ".1" not in path.parent.name)
     path = rng.choice(paths)
-    before, checksum = path.read_bytes(), digest(path)
+    checksum = digest(path)
     if rng.random() < 0.35:
         kind = thing(path, rng)
     elif path.suffix == ".safetensors":
@@ -92,8 +92,8 @@ def folder(site: Site) -> tuple[str, list[str]]:
         kind = escapes(path, rng)
     else:
         kind = contents(path, rng)
-    if path.is_file() and path.read_bytes() != before:
-        reseal(run, checksum, digest(path))
+    if path.is_file() and (now := digest(path)) != checksum:
+        reseal(run, checksum, now)
     plain = site.flavour in OWN and rng.random() < 0.5
     answers = GENERATE if plain else ["--json"]
     commands = {
@@ -482,13 +482,16 @@ def features(folder: Path, rng: random.Random) -> tuple[str, Path]:
 
 
 def digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    with path.open("rb") as file:  # perhaps of many gigabytes, all of them a hole
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def reseal(run: Path, before: str, now: str) -> None:
     """Put the checksum of a changed file wherever the old one was written; that changes another file, and so on."""
     for path in run.rglob("*.json"):
-        if path.is_file() and not path.is_symlink() and before.encode() in (content := path.read_bytes()):
+        if path.is_symlink() or not path.is_file() or path.stat().st_size > 2**28:
+            continue
+        if before.encode() in (content := path.read_bytes()):
             checksum = digest(path)
             path.write_bytes(content.replace(before.encode(), now.encode()))
             reseal(run, checksum, digest(path))
