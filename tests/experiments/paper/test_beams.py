@@ -60,9 +60,11 @@ def test_decoding_is_timed_once_every_shape_has_its_program(mixer, monkeypatch):
     run, task, _ = mixer
     tests = [*in_order(task.test, 50, task.length)]  # of 50, 50 and 30 sentences
     calls = []
-    search = beams.search
+    best = beams.Search.best
     monkeypatch.setattr(
-        beams, "search", lambda model, source, *rest: calls.append(source) or search(model, source, *rest)
+        beams.Search,
+        "best",
+        lambda search, model, source, length: calls.append(source) or best(search, model, source, length),
     )
     monkeypatch.setattr(beams, "time", SimpleNamespace(perf_counter=lambda: calls.append("clock") or 0.0))
     monkeypatch.setattr(beams, "warming", lambda tensor: 2)

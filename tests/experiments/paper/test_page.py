@@ -135,7 +135,7 @@ def test_schedule_and_times_are_those_of_the_runs(results):
     note = tables.schedule(replace(results, experiment=replace(results.experiment, config=compared))).note
     assert note == schedule.note + " MIXER samples 4 sentences for each source; baseline: leave-one-out."
     assert [row[0] for row in tables.times(results).rows] == ["base", "XENT", "MIXER", "MIXER on BLEU", "REINFORCE"]
-    assert tables.times(results).note.endswith(", 3 runs at a time on one machine; the whole table took 12.5 s.")
+    assert tables.times(results).note.endswith(", 3 runs at a time on one machine; the table took 12.5 s.")
     alone = replace(results, grid=replace(results.grid, workers=1))
     assert "at a time on" not in tables.times(alone).note + tables.decoding(alone).note
     assert len(results.runs) == 10
