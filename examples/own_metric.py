@@ -26,5 +26,5 @@ if __name__ == "__main__":
     runs = [
         train(Config.parse({"name": f"metric-{n}", "seed": n, "algorithm": {"name": "xent"}, **both})) for n in (1, 2)
     ]
-    show(as_table(compare(runs)), file=sys.stderr)
+    show(as_table(compare(runs)).terminal(), file=sys.stderr)
     print(runs[0].evaluate().score)

@@ -13,8 +13,9 @@ from seqmixer.build import Metrics
 from seqmixer.config import Config
 from seqmixer.data import Vocab
 from seqmixer.errors import RunError
+from seqmixer.evaluation import Scored
 from seqmixer.experiments import compare as module
-from seqmixer.experiments.compare import as_rows, as_table, bootstrap, compare, effects_table, p_value, paired_bootstrap
+from seqmixer.experiments.compare import as_rows, as_table, bootstrap, compare, compared, p_value, paired_bootstrap
 from seqmixer.rewards import BLEU, ROUGE2
 from seqmixer.runs import train
 from seqmixer.types import EOS, Rollout
@@ -168,27 +169,20 @@ def test_comparison_has_the_scores_of_each_run_and_the_bootstrap_of_their_rows(r
     found = compare(runs, "train")
     short, long = (run.evaluate("train") for run in runs)
     expected = paired_bootstrap(BLEU, short.statistics, long.statistics)
-    assert (found.metric, found.split, found.signature) == ("bleu", "train", short.signature)
-    assert as_rows(found) == [
-        {
-            "run": str(runs[0].folder),
-            "score": short.score,
-            "difference": None,
-            "low": None,
-            "high": None,
-            "p_value": None,
-        },
-        {
-            "run": str(runs[1].folder),
-            "score": long.score,
-            "difference": expected.difference,
-            "low": expected.interval[0],
-            "high": expected.interval[1],
-            "p_value": expected.p_value,
-        },
-    ]
+    assert (found.metric, found.signature) == ("bleu", short.signature)
+    first, second = as_rows(found)
+    generator = torch.Generator().manual_seed(1)
+    draws = [torch.randint(24, (24,), generator=generator) for _ in range(1000)]
+    for row, run, evaluation in ((first, runs[0], short), (second, runs[1], long)):
+        scores = sorted(float(BLEU.corpus(evaluation.statistics[drawn])) for drawn in draws)
+        assert row["interval"] == pytest.approx((scores[25], scores[974]))
+        assert (row["run"], row["score"]) == (str(run.folder), evaluation.score)
+    assert {first[name] for name in ("difference", "low", "high", "p_value")} == {None}
+    assert second["difference"] == pytest.approx(expected.difference)
+    assert (second["low"], second["high"]) == pytest.approx(expected.interval)
+    assert second["p_value"] == pytest.approx(expected.p_value)
     assert long.score > short.score
-    assert found.effects == [short.effects, long.effects]
+    assert found.effects == [(str(runs[0].folder), short.effects), (str(runs[1].folder), long.effects)]
 
 
 def test_comparison_decodes_with_the_beam_it_is_given(runs):
@@ -200,25 +194,32 @@ def test_comparison_decodes_with_the_beam_it_is_given(runs):
 
 
 def test_table_shows_every_row(runs):
-    found = compare([runs[0], runs[1], runs[0]], "train")
+    found = compare([runs[0], runs[1]], "train")
     console = Console(width=200, record=True, file=io.StringIO())
-    console.print(as_table(found))
+    console.print(as_table(found).terminal())
     lines = console.export_text().splitlines()
-    assert lines[0].split() == ["run", "bleu", "difference", "95", "%", "interval", "p"]
-    second = found.runs[1]
+    assert lines[0].split() == ["bleu", "95", "%", "difference", "95", "%", "p"]
+    first, second = found.runs
+    assert lines[1].split() == [
+        first.run,
+        *(f"{first.score:.2f} {first.interval[0]:.2f} .. {first.interval[1]:.2f}").split(),
+    ]
     assert lines[2].split() == [
         str(runs[1].folder),  # [er] is no markup
-        f"{second.score:.2f}",
-        f"{second.difference:+.2f}",
-        f"{second.low:+.2f}",
-        "..",
-        f"{second.high:+.2f}",
-        f"{second.p_value:.3f}",
+        *f"{second.score:.2f} {second.interval[0]:.2f} .. {second.interval[1]:.2f}".split(),
+        *f"{second.difference:+.2f} {second.low:+.2f} .. {second.high:+.2f} {second.p_value:.3f}".split(),
     ]
-    assert lines[3].split()[-5:] == ["+0.00", "+0.00", "..", "+0.00", "1.000"]
-    console.print(effects_table(found))
-    shown = dict(line.split(maxsplit=1) for line in console.export_text().splitlines()[1:])
-    assert shown["cut"].split() == [f"{measured['cut']:.3f}" for measured in found.effects]
+
+
+def test_a_clear_difference_is_bold():
+    references = corpus(40)
+    scored = [
+        Scored("bleu", float(BLEU.corpus(rows)), "how", rows)
+        for rows in (BLEU.statistics(Rollout(damaged(references, share, 1), references)) for share in (0.5, 0.49, 0.1))
+    ]
+    rows = as_table(compared([(name, each) for name, each in zip("abc", scored, strict=True)])).rows
+    assert [row[3].startswith("**") for row in rows] == [False, False, True]
+    assert rows[2][3].strip("*") == f"{scored[2].score - scored[0].score:+.2f}"
 
 
 def refused(first, other, reason):

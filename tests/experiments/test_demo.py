@@ -12,7 +12,8 @@ from seqmixer.config import Config
 from seqmixer.errors import RunError, SeqmixerError
 from seqmixer.experiments.demo import details, headline, page
 from seqmixer.experiments.figures import learning_curves, relative_gains, spread, stages
-from seqmixer.experiments.report import of_grid, require_extra
+from seqmixer.experiments.report.page import require_extra
+from seqmixer.experiments.report.sentences import of_grid
 from seqmixer.experiments.summary import METRIC_LABELS, read_grid, rows
 from seqmixer.rewards import BUILT_IN
 from seqmixer.runs import train

@@ -213,8 +213,9 @@ def compare(
     """
     from rich import print as show_table
 
-    from seqmixer.experiments.compare import as_rows, as_table, effects_table
+    from seqmixer.experiments.compare import as_rows, as_table
     from seqmixer.experiments.compare import compare as compare_runs
+    from seqmixer.experiments.report.effects import side_effects
     from seqmixer.runs import load
 
     search = search_of(beam, length_penalty, mbr, metric, unk)
@@ -222,12 +223,12 @@ def compare(
     each = [main, *main.others]
     if as_json:
         found = [{"metric": one.metric, "signature": one.signature, "runs": as_rows(one)} for one in each]
-        put(json.dumps(found[0] | {"others": found[1:], "effects": main.effects}))
+        put(json.dumps(found[0] | {"others": found[1:], "effects": [effects for _, effects in main.effects]}))
         return
     for comparison in each:
-        show_table(as_table(comparison))
+        show_table(as_table(comparison).terminal())
         put(comparison.signature)
-    show_table(effects_table(main))
+    show_table(side_effects(main.effects).terminal())
 
 
 @app.command()

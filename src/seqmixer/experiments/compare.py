@@ -5,13 +5,12 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
-from rich.markup import escape
-from rich.table import Table
 from torch import Tensor
 
 from seqmixer.errors import RunError
-from seqmixer.evaluation import Evaluation
-from seqmixer.rewards import METRICS, READABLE, Metric
+from seqmixer.evaluation import Scored
+from seqmixer.experiments.report.page import ReportTable
+from seqmixer.rewards import METRICS, READABLE, Metric, of_counts
 from seqmixer.runs import Run, named_split
 
 CHUNK = 8_000_000  # counts gathered at once: 32 MB of float32
@@ -30,10 +29,11 @@ class Significance:
 
 @dataclass(frozen=True)
 class Compared:
-    """One run in a comparison."""
+    """One run in a comparison. Intervals are of 95 %."""
 
     run: str
     score: float
+    interval: tuple[float, float]
     difference: float | None = None  # to the reference run, which has none
     low: float | None = None
     high: float | None = None
@@ -45,12 +45,11 @@ class Comparison:
     """Runs on the same sentences by one metric; the first is the reference run of all others."""
 
     metric: str
-    split: str
     signature: str
     runs: Sequence[Compared]
-    others: Sequence["Comparison"] = ()  # by the metrics after the first
     digits: int = 2
-    effects: Sequence[Mapping[str, float]] = ()  # of each run's sentences
+    others: Sequence["Comparison"] = ()  # by the metrics after the first
+    effects: Sequence[tuple[str, Mapping[str, float]]] = ()  # of each run's sentences
 
 
 def compare(
@@ -65,20 +64,25 @@ def compare(
     first, *others = runs
     for other in others:
         require_same_yardstick(first, other, split, metrics)
-    counting = first.metrics(first.task(), metrics)
-    evaluations = [run.evaluate(split, metrics, **search) for run in runs]
-    main, *more = (compared(i, metric, runs, evaluations, split) for i, metric in enumerate(counting))
-    return replace(main, others=more, effects=[evaluation.effects for evaluation in evaluations])
+    found = {str(run.folder): run.evaluate(split, metrics, **search) for run in runs}
+    by_metric = zip(*(evaluation.scored for evaluation in found.values()), strict=True)
+    main, *more = (compared(list(zip(found, scored, strict=True))) for scored in by_metric)
+    return replace(main, others=more, effects=[(run, evaluation.effects) for run, evaluation in found.items()])
 
 
-def compared(i: int, metric: Metric, runs: Sequence[Run], evaluations: Sequence[Evaluation], split: str) -> Comparison:
-    """By the metric i of the evaluations."""
-    reference, *others = (evaluation.scored[i] for evaluation in evaluations)
-    rows = [Compared(str(runs[0].folder), reference.score)]
-    for run, scored in zip(runs[1:], others, strict=True):
-        found = paired_bootstrap(metric, reference.statistics, scored.statistics)
-        rows.append(Compared(str(run.folder), scored.score, found.difference, *found.interval, p_value=found.p_value))
-    return Comparison(metric.name, split, reference.signature, rows, digits=2 if metric.highest > 1 else 4)
+def compared(systems: Sequence[tuple[str, Scored]]) -> Comparison:
+    """Systems that were scored in the same way on the same sentences, each against the first."""
+    _, first = systems[0]
+    metric = of_counts(first.metric)
+    drawn = bootstrap(metric, torch.stack([scored.statistics for _, scored in systems]))  # (systems, samples)
+    rows = []
+    for (run, scored), own in zip(systems, drawn, strict=True):
+        rows.append(Compared(run, scored.score, interval(own)))
+        if len(rows) > 1:
+            difference, gaps = scored.score - first.score, own - drawn[0]
+            low, high = interval(gaps)
+            rows[-1] = replace(rows[-1], difference=difference, low=low, high=high, p_value=p_value(gaps, difference))
+    return Comparison(first.metric, first.signature, rows, digits=2 if metric.highest > 1 else 4)
 
 
 def require_same_yardstick(first: Run, other: Run, split: str, metrics: Sequence[str] = ()) -> None:
@@ -161,32 +165,23 @@ def p_value(differences: Tensor, difference: float) -> float:
 
 
 def as_rows(comparison: Comparison) -> list[dict[str, Any]]:
-    """A dict for each run: run, score, difference, low, high, p_value."""
+    """A dict for each run: run, score, interval, difference, low, high, p_value."""
     return [asdict(row) for row in comparison.runs]
 
 
-def as_table(comparison: Comparison) -> Table:
-    """For the terminal, above the signature."""
-    table = Table(box=None, pad_edge=False)
-    table.add_column("run", overflow="fold", min_width=12)
-    digits = comparison.digits
-    for title in (escape(comparison.metric), "difference", "95 % interval", "p"):
-        table.add_column(title, justify="right", no_wrap=True)
-    for row in comparison.runs:
-        cells = [escape(row.run), f"{row.score:.{digits}f}"]
-        if row.difference is not None:
-            interval = f"{row.low:+.{digits}f} .. {row.high:+.{digits}f}"
-            cells += [f"{row.difference:+.{digits}f}", interval, f"{row.p_value:.3f}"]
-        table.add_row(*cells)
-    return table
+def as_table(comparison: Comparison, title: str = "") -> ReportTable:
+    """For the terminal and for pages. Bold: the interval of the difference does not hold 0."""
+    form = f".{comparison.digits}f"
 
+    def within(low: float, high: float, sign: str = "") -> str:
+        return f"{low:{sign}{form}} .. {high:{sign}{form}}"
 
-def effects_table(comparison: Comparison) -> Table:
-    """What each run's sentences have of each side effect."""
-    table = Table(box=None, pad_edge=False)
-    table.add_column("side effect", no_wrap=True)
-    for row in comparison.runs:
-        table.add_column(escape(row.run), justify="right", overflow="fold")
-    for name in comparison.effects[0]:
-        table.add_row(name, *(f"{measured[name]:.3f}" for measured in comparison.effects))
-    return table
+    rows = [[row.run, f"{row.score:{form}}", within(*row.interval)] for row in comparison.runs]
+    for row, cells in zip(comparison.runs, rows, strict=True):
+        if row.difference is not None and row.low is not None and row.high is not None:
+            text = f"{row.difference:+{form}}"
+            bold = f"**{text}**" if row.low > 0 or row.high < 0 else text
+            cells += [bold, within(row.low, row.high, "+"), f"{row.p_value:.3f}"]
+        elif len(rows) > 1:
+            cells += ["", "", ""]
+    return ReportTable(title, ["", comparison.metric, "95 %", *["difference", "95 %", "p"] * (len(rows) > 1)], rows)

@@ -11,7 +11,7 @@ from seqmixer.bars import duration
 from seqmixer.experiments.figures import learning_curves, relative_gains
 from seqmixer.experiments.grid import Recipe
 from seqmixer.experiments.methods import BASE, LABELS, METHODS, NEW, OLD, PROPOSED, RATIO, REFERENCE, RL
-from seqmixer.experiments.report import (
+from seqmixer.experiments.report.page import (
     Chapter,
     Drawing,
     Page,
@@ -19,10 +19,10 @@ from seqmixer.experiments.report import (
     Sentences,
     made,
     number,
-    of_grid,
     require_extra,
     spelled,
 )
+from seqmixer.experiments.report.sentences import of_grid
 from seqmixer.experiments.summary import Grid, Row, read_grid, rows
 from seqmixer.experiments.watching import run_watched
 

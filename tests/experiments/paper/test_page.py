@@ -11,7 +11,7 @@ from seqmixer.experiments.paper.beams import read_counts
 from seqmixer.experiments.paper.drawings import drawings
 from seqmixer.experiments.paper.page import as_json, details, headline, page, shown, write_down
 from seqmixer.experiments.paper.results import Difference
-from seqmixer.experiments.report import ReportTable
+from seqmixer.experiments.report.page import ReportTable
 from seqmixer.rewards import ROUGE2
 
 COMMAND = "seqmixer paper summarization --out a&b"

@@ -197,7 +197,7 @@ def test_of_many_sentences_few_are_rendered(visit, trained, monkeypatch, tmp_pat
     """30,000: a page that makes an element for each of them takes minutes to search."""
     from dataclasses import replace
 
-    from seqmixer.experiments.report import Chapter, Page, Sentences
+    from seqmixer.experiments.report.page import Chapter, Page, Sentences
 
     kept = read_sentences(trained / "mixer")
     scored = [replace(each, statistics=each.statistics.repeat(500, 1)) for each in kept.scored]

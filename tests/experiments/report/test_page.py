@@ -5,8 +5,17 @@ import re
 
 import pytest
 
-from seqmixer.experiments.report import Chapter, Curves, Drawing, History, Page, ReportTable
-from seqmixer.experiments.report.page import TEMPLATES, embedded, visible
+from seqmixer.experiments.report.page import (
+    TEMPLATES,
+    Chapter,
+    Curves,
+    Drawing,
+    History,
+    Page,
+    ReportTable,
+    embedded,
+    visible,
+)
 
 EVIL = "</script><script>alert(1)</script> <!-- & \u2028 \u202e \x1b \ud800"
 

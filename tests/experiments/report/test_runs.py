@@ -8,7 +8,7 @@ from sacrebleu.metrics.chrf import CHRF
 from reported import TARGETS, settings
 from seqmixer.evaluation import read_sentences
 from seqmixer.experiments.compare import paired_bootstrap
-from seqmixer.experiments.report import Bars, Curves, ReportTable, Sentences
+from seqmixer.experiments.report.page import Bars, Curves, ReportTable, Sentences
 from seqmixer.experiments.report.runs import page, read
 from seqmixer.rewards import METRICS
 from seqmixer.runs import load, train
@@ -40,14 +40,14 @@ def test_scores_have_intervals_which_are_paired_between_runs(trained, metric):
     expected = paired_bootstrap(METRICS[metric], a, b)
     assert [first[0], second[0]] == [f"{score:.2f}" for score in expected.scores]
     low, high = expected.interval
-    assert first[2:] == ["", ""]
-    assert second[2:] == [f"{expected.difference:+.2f}", f"{low:+.2f} to {high:+.2f}"]
+    assert first[2:] == ["", "", ""]
+    assert second[2:] == [f"{expected.difference:+.2f}", f"{low:+.2f} .. {high:+.2f}", f"{expected.p_value:.3f}"]
 
     generator = torch.Generator().manual_seed(1)
     scores = sorted(
         float(METRICS[metric].corpus(b[torch.randint(60, (60,), generator=generator)])) for _ in range(1000)
     )
-    assert second[1] == f"{scores[25]:.2f} to {scores[974]:.2f}"
+    assert second[1] == f"{scores[25]:.2f} .. {scores[974]:.2f}"
 
 
 def test_the_page_says_what_differs_and_what_does_not(trained):
@@ -110,6 +110,17 @@ def test_runs_on_other_data_have_a_table_and_sentences_of_their_own(trained, tmp
         "bleu, 500 sentences: toy-translation",
     ]
     assert found.headline == "3 runs on 2 test sets."
+
+
+def test_scores_that_leave_out_other_unknown_words_are_not_compared(folder):
+    def columns():
+        tables = report(folder / "plain", folder / "mixer").parts(ReportTable)
+        return [len(each.columns) for each in tables if each.title.startswith("rouge_l")]
+
+    assert columns() == [6]
+    with (folder / "mixer/target.vocab").open("a") as vocab:
+        vocab.write("another\n")
+    assert columns() == [3, 3]
 
 
 class Stops(Callback):

@@ -15,7 +15,8 @@ from seqmixer.experiments.paper.beams import ENDS, judge, standard_metrics
 from seqmixer.experiments.paper.drawings import drawings
 from seqmixer.experiments.paper.recipes import Experiment, read_card
 from seqmixer.experiments.paper.results import Results, read_results
-from seqmixer.experiments.report import Chapter, Drawing, Page, Part, Sentences, made, number, of_grid, require_extra
+from seqmixer.experiments.report.page import Chapter, Drawing, Page, Part, Sentences, made, number, require_extra
+from seqmixer.experiments.report.sentences import of_grid
 from seqmixer.experiments.summary import METRIC_LABELS
 from seqmixer.experiments.watching import run_watched
 

@@ -7,7 +7,7 @@ from seqmixer.bars import duration
 from seqmixer.experiments.methods import BASE, EVERY, LABELS, NEW, OLD, PROPOSED, RATIO, RL
 from seqmixer.experiments.paper.beams import ENDS, WIDTHS
 from seqmixer.experiments.paper.results import Difference, Results, published_cells
-from seqmixer.experiments.report import ReportTable, number, spelled
+from seqmixer.experiments.report.page import ReportTable, number, spelled
 from seqmixer.experiments.summary import METRIC_LABELS, MethodScores
 from seqmixer.schedules import stages
 

@@ -7,11 +7,11 @@ from seqmixer.experiments.report.page import ReportTable
 LIMITS = {"cut": 0.05, "unfinished": 0.01}  # of sentences; more is conspicuous
 MORE_REPETITION = 1.5  # times the reference's; more is conspicuous
 COLUMNS = {
-    "length_ratio": "length / references'",
-    "cut": "without an end",
-    "unfinished": "ends unfinished",
-    "repetition": "repeated words",
-    "unk": "unknown words",
+    "length_ratio": "length ratio",
+    "cut": "no end",
+    "unfinished": "unfinished",
+    "repetition": "repetition",
+    "unk": "unknown",
     "distinct_2": "distinct bigrams",
     "entropy": "entropy",
 }
@@ -24,7 +24,7 @@ def conspicuous(effects: Mapping[str, float], reference: Mapping[str, float]) ->
     return [name for name, limit in limits.items() if effects[name] > limit]
 
 
-def side_effects(lines: Sequence[tuple[str, Mapping[str, float]]], whose: str) -> ReportTable:
+def side_effects(lines: Sequence[tuple[str, Mapping[str, float]]], whose: str = "") -> ReportTable:
     """What each system wrote, beside its scores. The first is the reference."""
     _, reference = lines[0]
 

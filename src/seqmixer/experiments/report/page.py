@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
+from rich.markup import escape
 from rich.table import Table
 
 from seqmixer import __version__, files
@@ -48,12 +49,13 @@ class ReportTable:
         for row in (self.columns, ["---", *["---:"] * (len(self.columns) - 1)], *self.rows):
             yield f"| {' | '.join(row)} |"
 
-    def terminal(self, title: str, caption: str | None = None) -> Table:
-        table = Table(title=title, title_justify="left", caption=caption, caption_justify="left")
+    def terminal(self, title: str | None = None, caption: str | None = None) -> Table:
+        table = Table(title=title, caption=caption or self.note or None, box=None, pad_edge=False)
+        table.title_justify = table.caption_justify = "left"
         for i, column in enumerate(self.columns):
-            table.add_column(column, justify="right" if i else "left", no_wrap=not i)
+            table.add_column(escape(column), justify="right" if i else "left", overflow="fold", no_wrap=i > 0)
         for row in self.rows:
-            table.add_row(*(f"[bold]{cell.strip('*')}" if cell.startswith("**") else cell for cell in row))
+            table.add_row(*(f"[bold]{escape(cell.strip('*'))}" if cell[:2] == "**" else escape(cell) for cell in row))
         return table
 
 

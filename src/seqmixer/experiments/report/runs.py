@@ -6,16 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
-import torch
-from torch import Tensor
-
+from seqmixer import files
 from seqmixer.bars import duration
 from seqmixer.build import run_length
 from seqmixer.config import Config
 from seqmixer.errors import RunError
 from seqmixer.evaluation import Evaluation, Scored
-from seqmixer.experiments.compare import bootstrap, interval
+from seqmixer.experiments.compare import as_table, compared
 from seqmixer.experiments.report.effects import side_effects
 from seqmixer.experiments.report.page import (
     Bars,
@@ -30,7 +29,6 @@ from seqmixer.experiments.report.page import (
     versions,
 )
 from seqmixer.experiments.report.sentences import Outputs, System, by_test_set, outputs
-from seqmixer.rewards import of_counts
 from seqmixer.settings import flat
 from seqmixer.storage.identity import Description, read_config, read_task
 from seqmixer.training import epochs, read_log
@@ -39,8 +37,8 @@ from seqmixer.training.callbacks import Event
 SPLITS = ("train", "valid", "test")
 ASIDE = ("name", "data.folder", "training.threads")  # settings that say nothing of what a run learns
 INTERVALS = (
-    "Greedy search. The intervals hold 95 % of 1,000 resampled test sets, which are the same for all runs (paired "
-    "bootstrap). Bold: 0 is outside the interval of the difference."
+    "The intervals hold 95 % of 1,000 resampled test sets, which are the same for all runs (paired "
+    "bootstrap). Differences are to the first run; bold: 0 is outside the interval. p is sacreBLEU's."
 )
 
 
@@ -54,6 +52,7 @@ class Told:
     task: Description
     events: Sequence[Event]
     test: Evaluation | None
+    words: str  # a checksum of its target vocabulary
 
     @cached_property
     def epochs(self) -> list[Event]:
@@ -67,11 +66,8 @@ class Told:
     @property
     def seconds(self) -> Mapping[str, float]:
         """Of all epochs, by what took them."""
-        return {name: sum(event["seconds"].get(name, 0.0) for event in self.epochs) for name in self.parts_of_time}
-
-    @property
-    def parts_of_time(self) -> dict[str, None]:
-        return dict.fromkeys(name for event in self.epochs for name in event["seconds"])
+        names = dict.fromkeys(name for event in self.epochs for name in event["seconds"])
+        return {name: sum(event["seconds"].get(name, 0.0) for event in self.epochs) for name in names}
 
     def facts(self) -> Iterator[tuple[str, str]]:
         planned = run_length(self.config, self.task.dimensions["length"] or 1)
@@ -107,17 +103,19 @@ def write_report(folders: Sequence[Path], out: Path, trust: bool, command: str) 
 def read(folders: Sequence[Path], trust: bool) -> list[Told]:
     """Each run once, named by the part of its path that differs."""
     paths = list(dict.fromkeys(folder.resolve() for folder in folders))
-    above = Path(os.path.commonpath(paths)) if len(paths) > 1 else paths[0].parent
+    above = os.path.commonpath([path.parent for path in paths])
     found = []
     for i, path in enumerate(paths):
         label, colour = path.relative_to(above).as_posix(), f"var(--run-{i % 8})"
         config, task, events = read_config(path), read_task(path), read_log(path)
-        found.append(Told(label, colour, config, task, events, outputs(path, trust)))
+        vocab = path / "target.vocab"
+        words = files.sha256(vocab) if vocab.is_file() else ""
+        found.append(Told(label, colour, config, task, events, outputs(path, trust), words))
     return found
 
 
 def page(runs: Sequence[Told], command: str) -> Page:
-    tests = by_test_set((run.data, System(run.label, run.test, run.colour)) for run in runs if run.test)
+    tests = by_test_set((run.data, System(run.label, run.test, run.colour, run.words)) for run in runs if run.test)
     written = [(run.label, run.test.effects) for run in runs if run.test and run.test.effects]
     spent = [(run.label, run.seconds) for run in runs if run.epochs]
     chapters = [
@@ -177,33 +175,13 @@ def rows(found: Sequence[Mapping[str, object]], equal: bool = False) -> Iterator
 
 def scores(test: Outputs) -> Iterator[ReportTable]:
     """A table for each way to score: every system with its interval, and the difference to the first."""
-    ways: dict[tuple[str, str], list[tuple[str, Scored]]] = {}
+    ways: dict[Any, list[tuple[str, Scored]]] = {}
     for system in test.systems:
         for scored in system.test.scored:
-            ways.setdefault((scored.metric, scored.signature), []).append((system.label, scored))
-    for (name, _), several in ways.items():
-        metric = of_counts(name)
-        form = ".2f" if metric.highest > 1 else ".4f"
-        drawn = bootstrap(metric, torch.stack([scored.statistics for _, scored in several]))  # (systems, samples)
-        rows = []
-        for (label, scored), own in zip(several, drawn, strict=True):
-            rows.append([label, f"{scored.score:{form}}", within(own, form)])
-            if len(several) > 1 and rows[1:]:
-                low, high = interval(own - drawn[0])
-                difference = f"{scored.score - several[0][1].score:+{form}}"
-                rows[-1] += [
-                    f"**{difference}**" if low > 0 or high < 0 else difference,
-                    within(own - drawn[0], f"+{form}"),
-                ]
-            elif len(several) > 1:
-                rows[-1] += ["", ""]
-        columns = ["", name, "95 %", *[f"to {several[0][0]}", "95 %"] * (len(several) > 1)]
-        yield ReportTable(f"{name}, {len(test.systems[0].test.sources):,} sentences: {test.name}", columns, rows)
-
-
-def within(drawn: Tensor, form: str) -> str:
-    low, high = interval(drawn)
-    return f"{low:{form}} to {high:{form}}"
+            words = system.words if "unk:left-out" in scored.signature else ""  # which words are unknown matters there
+            ways.setdefault((scored.metric, scored.signature, words), []).append((system.label, scored))
+    for (metric, *_), systems in ways.items():
+        yield as_table(compared(systems), f"{metric}, {len(test.systems[0].test.sources):,} sentences: {test.name}")
 
 
 def signatures(tests: Sequence[Outputs]) -> list[tuple[str, str]]:

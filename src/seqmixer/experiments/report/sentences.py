@@ -25,6 +25,7 @@ class System:
     label: str
     test: Evaluation
     colour: str  # of the page's style
+    words: str = ""  # a checksum of its target vocabulary
 
 
 @dataclass(frozen=True)

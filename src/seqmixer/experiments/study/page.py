@@ -12,7 +12,8 @@ from seqmixer.bars import duration
 from seqmixer.experiments.figures import small_multiples
 from seqmixer.experiments.grid import Recipe
 from seqmixer.experiments.methods import CONTROLS, LABELS, OLD, REFERENCE
-from seqmixer.experiments.report import (
+from seqmixer.experiments.report.effects import side_effects
+from seqmixer.experiments.report.page import (
     Chapter,
     Drawing,
     Page,
@@ -20,10 +21,9 @@ from seqmixer.experiments.report import (
     Sentences,
     made,
     number,
-    of_grid,
     require_extra,
 )
-from seqmixer.experiments.report.effects import side_effects
+from seqmixer.experiments.report.sentences import of_grid
 from seqmixer.experiments.study.results import Gain, Line, Study, read_study
 from seqmixer.experiments.study.runs import WIDTHS, judge
 from seqmixer.experiments.watching import run_watched

@@ -19,7 +19,7 @@ from seqmixer.errors import RunError
 from seqmixer.evaluation import read_scores
 from seqmixer.experiments.figures import standalone, style, svg
 from seqmixer.experiments.methods import LIGHT, PROPOSED
-from seqmixer.experiments.report import ReportTable, number
+from seqmixer.experiments.report.page import ReportTable, number
 from seqmixer.experiments.sweep.search import Sweep, load_study, locked, trial_name
 from seqmixer.experiments.sweep.space import Choices, Range, Value, changed
 from seqmixer.experiments.sweep.trials import Outcome, outcomes
