@@ -7,7 +7,7 @@ from seqmixer.evaluation import Evaluation, Scored, read_sentences, write_senten
 from seqmixer.rewards import METRICS
 from seqmixer.rewards.strings import as_rollout, word_ids
 
-WORDS = ["the", "a", "cat", "dog", "red", "old", "sees", "runs", "and", "house", "tree", "bird"]
+WORDS = ["the", "a", "cat", "Dog", "red", "old", "sees", "runs", "and", "house", "tree", "bird"]
 N = 60  # test sentences
 
 

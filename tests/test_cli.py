@@ -63,7 +63,9 @@ def test_help_answers_at_once():
     assert "torch" not in done.stderr
 
 
-@pytest.mark.parametrize("command", ["train", "evaluate", "generate", "compare", "demo", "doctor", "paper", "settings"])
+@pytest.mark.parametrize(
+    "command", ["train", "evaluate", "generate", "compare", "report", "watch", "demo", "doctor", "paper", "settings"]
+)
 def test_every_command_explains_itself(run, command):
     code, out, _ = run(command, "--help")
     assert code == 0

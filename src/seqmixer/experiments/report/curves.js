@@ -147,7 +147,7 @@ class Curves {
     const axes = Object.keys(AXES).filter((axis) => axis !== "update" || histories.every((one) => one.batches));
     root.replaceChildren(
       el("div", { class: "tools" },
-        el("fieldset", {}, el("legend", {}, "Runs"), this.runs.map((run) =>
+        el("fieldset", { hidden: this.runs.length < 2 }, el("legend", {}, "Runs"), this.runs.map((run) =>
           el("label", {}, el("input", { type: "checkbox", checked: true, onchange: (event) => {
             run.visible = event.target.checked;
             this.update();

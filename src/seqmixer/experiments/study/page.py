@@ -110,6 +110,8 @@ def page(study: Study, commands: Sequence[str]) -> Page:
     drawn = Drawing(
         "curves", curves(study), "Validation score by time: a panel for each method, all further curves behind it."
     )
+    methods = [line for line in study.lines if line.method not in (REFERENCE, *CONTROLS)]
+    rival = best(methods or study.lines, study)
     return Page(
         title(study),
         f"{headline(study)}{controlled(study)}",
@@ -118,7 +120,7 @@ def page(study: Study, commands: Sequence[str]) -> Page:
             Chapter("Side effects", [effects]),
             Chapter("Time", [costs(study)]),
             Chapter("Learning", [drawn, trained(study)]),
-            Chapter("What they write", [Sentences(of_grid(study.grid, REFERENCE, best(study).method))]),
+            Chapter("What they write", [Sentences(of_grid(study.grid, REFERENCE, rival.method))]),
         ],
         commands=commands,
         facts=made(study.grid, signatures(study)),
@@ -137,14 +139,14 @@ def trained(study: Study) -> str:
 
 def headline(study: Study) -> str:
     """What was found, in a sentence."""
-    key, found, seeds = f"{WIDTHS[0]} {study.main}", best(study), len(study.grid.seeds)
+    key, found, seeds = f"{WIDTHS[0]} {study.main}", best(study.lines, study), len(study.grid.seeds)
     over = f"{found.gains[key].difference:+.2f} over {OLD}" if key in found.gains else "no method scores higher"
     scored = f"{LABELS[found.method]}: {study.main} {found.mean(key):.2f}, {over}"
     return f"The best of {len(study.lines)} is {scored} ({seeds} seed{'s' * (seeds > 1)})."
 
 
-def best(study: Study) -> Line:
-    return max(study.lines, key=lambda line: line.mean(f"{WIDTHS[0]} {study.main}"))
+def best(lines: Sequence[Line], study: Study) -> Line:
+    return max(lines, key=lambda line: line.mean(f"{WIDTHS[0]} {study.main}"))
 
 
 def controlled(study: Study) -> str:
