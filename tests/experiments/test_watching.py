@@ -65,7 +65,7 @@ def test_the_bar_says_how_far_each_run_is(watcher, tmp_path):
     job = Job("t", "base", 1, Config.parse({"name": "t/seed-1/base", "training": {"epochs": 3}}))
     watcher.look([job])
     # ten runs of three minutes, one minute of them over
-    assert watcher.bar.tasks[0].description == "seed 1 base, epoch 2/3  about 29 min left"
+    assert watcher.bar.tasks[0].description == "t seed 1 base, epoch 2/3  about 29 min left"
 
 
 def test_a_run_under_way_says_its_batch(watcher, tmp_path):
@@ -74,7 +74,7 @@ def test_a_run_under_way_says_its_batch(watcher, tmp_path):
     run.mkdir(parents=True)
     (run / "now").write_text("epoch 1/3, batch 5/9, 0:01:00 left")
     watcher.look([Job("t", "base", 1, Config.parse({"name": "t/seed-1/base"}))])
-    assert watcher.bar.tasks[0].description == "seed 1 base, epoch 1/3, batch 5/9, 0:01:00 left"
+    assert watcher.bar.tasks[0].description == "t seed 1 base, epoch 1/3, batch 5/9, 0:01:00 left"
 
 
 def test_without_a_terminal_a_line_now_and_then_says_where_the_runs_are(tmp_path, capsys, monkeypatch):
@@ -86,7 +86,7 @@ def test_without_a_terminal_a_line_now_and_then_says_where_the_runs_are(tmp_path
         for seconds in (30.0, 61.0, 90.0, 130.0):
             now[0] = seconds
             watcher.look([job])
-    assert capsys.readouterr().err == "  seed 1 base, epoch 1/?\n" * 2
+    assert capsys.readouterr().err == "  t seed 1 base, epoch 1/?\n" * 2
 
 
 def test_the_places_of_a_folder_are_those_of_the_runs_under_way(tmp_path):

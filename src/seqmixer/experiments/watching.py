@@ -53,7 +53,7 @@ class Watcher:
         names = []
         for job, (kind, done, _) in zip(under_way, progress, strict=True):
             place = read_place(self.folder / job.config.name) or f"epoch {done + 1}/{self.lengths.get(kind, '?')}"
-            names.append(f"seed {job.seed} {LABELS[job.method]}, {place}")
+            names.append(f"{job.task} seed {job.seed} {LABELS[job.method]}, {place}")
         said = "; ".join(names) + self.prospect(progress)
         self.bar.update(self.line, description=said)
         if self.bar.disable and names and time.monotonic() - self.spoken > HEARTBEAT:

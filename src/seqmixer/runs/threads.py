@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -17,7 +18,7 @@ from seqmixer.losses import cross_entropy
 from seqmixer.parallel import ranks
 from seqmixer.storage.identity import read_config
 from seqmixer.training import device
-from seqmixer.types import SequenceModel
+from seqmixer.types import Batch, SequenceModel
 
 SECONDS = 1.0  # for all measurements, unless a step takes longer
 BLOCK = 0.1  # seconds of steps between two changes of the number, which cost some time themselves
@@ -59,9 +60,9 @@ def measured(model: SequenceModel, task: Task, settings: TrainingConfig, samples
     if settings.threads is not None or most == 1 or ranks.many() or device(settings.device).type != "cpu":
         return {}
     count = min(settings.batch_size, len(task.train))
-    (batch,) = in_order(first(task.train, count), count, task.length)
+    (one,), (batch,) = (in_order(first(task.train, n), n, task.length) for n in (1, count))
 
-    def step() -> None:
+    def step(batch: Batch) -> None:
         with torch.autocast("cpu", torch.bfloat16, enabled=settings.precision == "bfloat16"):
             if samples:
                 fast.generate(model, batch.source, *free(batch.source, task.length), sample)
@@ -72,8 +73,9 @@ def measured(model: SequenceModel, task: Task, settings: TrainingConfig, samples
 
     with torch.random.fork_rng(devices=[]), nullcontext() if settings.fast else plain():
         model.train()
-        step()  # warms up
-        return timed(step, sorted({most, max(1, most // 2), 1}, reverse=True))
+        with threads(1):  # never slow; where others use the cores, a step of many threads may take 50 times as long
+            step(one)
+        return timed(partial(step, batch), sorted({most, max(1, most // 2), 1}, reverse=True))
 
 
 def timed(step: Callable[[], None], counts: list[int]) -> dict[int, float]:
