@@ -22,7 +22,13 @@ def trained(folder, name="run", model="lstm", **more):
     folder.mkdir(exist_ok=True)
     (folder / "a").write_text("\n".join(SOURCES) + "\n")
     (folder / "b").write_text("\n".join(source.replace(LONG, LONG.upper()) for source in SOURCES) + "\n")
-    data = {"task": "text", "folder": str(folder), "length": 6, **{s: ["a", "b"] for s in ("train", "valid", "test")}}
+    data = {
+        "task": "text",
+        "folder": str(folder),
+        "length": 6,
+        "max_words": 10_000,
+        **{s: ["a", "b"] for s in ("train", "valid", "test")},
+    }
     training = {"epochs": 1, "batch_size": 4, "lr": 0.05, "threads": 1}
     values = {"name": name, "data": data, "model": {"name": model, "hidden": 8}, "algorithm": {"name": "xent"}}
     return train(Config.parse(values | {"training": training} | more), folder, callbacks=[])

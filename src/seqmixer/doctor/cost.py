@@ -1,7 +1,9 @@
 """What a run will take: memory and disk by counting, time by a few real updates on the real data."""
 
+import ctypes
 import os
 import shutil
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -146,6 +148,10 @@ def lasts(config: Config, task: Task, timing: Timing, stages: Sequence[str], don
 
 def memory_of(device: torch.device) -> int:
     """Bytes in all."""
+    if device.type == "cpu" and sys.platform == "win32":
+        kib = ctypes.c_ulonglong()
+        ctypes.windll.kernel32.GetPhysicallyInstalledSystemMemory(ctypes.byref(kib))
+        return 1024 * kib.value
     if device.type == "cpu":
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return torch.accelerator.get_memory_info(device)[1]

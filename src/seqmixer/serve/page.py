@@ -103,6 +103,7 @@ def page(service: Service, rate: Rate) -> "Blocks":
                 image = gr.Image(
                     label="An image of yours",
                     type="filepath",
+                    image_mode=None,  # the file as it is
                     sources=["upload", "clipboard"],
                     visible=network is not None,
                     height=240,
