@@ -1,3 +1,4 @@
+import itertools
 import math
 
 import pytest
@@ -8,6 +9,7 @@ from seqmixer.schedules import (
     at,
     decayed,
     exponential,
+    falling_words,
     forced_words,
     inverse_sigmoid,
     linear,
@@ -93,3 +95,15 @@ def test_the_rate_is_divided_by_1_2_unless_entropy_fell_by_a_ten_thousandth():
     assert decayed(0.2, entropy=0.99995, best=1.0) == pytest.approx(0.2 / 1.2)
     assert decayed(0.2, entropy=1.5, best=1.0) == pytest.approx(0.2 / 1.2)
     assert decayed(0.2, entropy=1.5, best=math.inf) == 0.2
+
+
+@given(st.integers(1, 60), st.integers(0, 10), st.integers(1, 60))
+def test_falling_words_uses_every_epoch_and_ends_with_one_word(length, warmup, epochs):
+    found = falling_words(length, warmup, warmup + epochs)
+    falling = found[warmup:]
+
+    assert found[:warmup] == [length] * warmup
+    assert (len(falling), falling[-1]) == (epochs, 1)
+    steps = [a - b for a, b in itertools.pairwise([length, *falling])]
+    assert max(steps) - min(steps) <= 1  # evenly
+    assert falling_words(length, warmup, warmup) == [*[length] * warmup, 1]  # of one epoch more that never comes

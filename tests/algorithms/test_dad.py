@@ -2,7 +2,8 @@ import pytest
 import torch
 from torch import nn
 
-from seqmixer.algorithms import Dad, Stage, Xent
+from seqmixer.algorithms import Dad, Parts, Stage, Xent
+from seqmixer.config import Config
 from seqmixer.decoding import generate, greedy, sample, shift
 from seqmixer.kernels import plain
 from seqmixer.losses import cross_entropy, log_prob
@@ -186,3 +187,8 @@ def test_the_stage_is_xent_as_long_as_only_the_reference_is_fed():
     assert dad.stage(0) == Stage("XENT", program="xent")
     assert dad.stage(5) == Stage("DAD, the model's own words fed more and more", "dad", scheduled=0.75)
     assert dad.reward is None
+
+
+def test_by_default_the_probability_falls_over_the_epochs_of_the_run():
+    settings = Config.parse({"algorithm": {"name": "dad", "xent_epochs": 1, "delta": 2, "mixed_epochs": 5}}).algorithm
+    assert Dad.of(settings, Parts(lambda rollout: rollout.words, H, 30, V, epochs=5)).truth == [1, 1, 0.75, 0.5, 0.25]

@@ -2,8 +2,9 @@ import pytest
 import torch
 from torch import nn
 
-from seqmixer.algorithms import E2E, Stage, Xent
+from seqmixer.algorithms import E2E, Parts, Stage, Xent
 from seqmixer.algorithms.e2e import mixture
+from seqmixer.config import Config
 from seqmixer.models import AttentiveEncoder, ElmanCell, LSTMCell, NoEncoder, Recurrent
 from seqmixer.types import BOS, EOS, PAD, Batch
 
@@ -183,3 +184,13 @@ def test_stages_say_s_and_k():
     assert e2e.stage(0) == Stage("E2E, reference fed for s = 15 steps, then 5-max", "e2e, s = 15", scheduled=15)
     assert e2e.stage(3) == Stage("E2E, reference fed for s = 13 steps, then 5-max", "e2e, s = 13", scheduled=13)
     assert e2e.reward is None
+
+
+def test_by_default_s_falls_over_the_epochs_of_the_run_whatever_the_stages_of_mixer():
+    def forced(epochs, **settings):
+        settings = Config.parse({"algorithm": {"name": "e2e", "delta": 4, "mixed_epochs": 1, **settings}}).algorithm
+        return E2E.of(settings, Parts(lambda rollout: rollout.words, H, 9, V, epochs)).forced
+
+    assert forced(4, xent_epochs=0) == [7, 5, 3, 1]
+    assert forced(6, xent_epochs=2) == [9, 9, 7, 5, 3, 1]
+    assert forced(6, xent_epochs=2, annealing="stages") == [9, 9, 5, 1, 0]
