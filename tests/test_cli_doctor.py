@@ -59,7 +59,7 @@ def test_a_run_is_examined_with_its_best_model_and_stays_as_it_was(run, config, 
     assert sections["pre-flight"]["valid"]["samples"] == 8
     assert sections["checkpoint"]["epoch"] == 2
     assert sections["checkpoint"]["last"] == {"last": None, "last.1": None}
-    assert sections["cost"]["memory"]["parameters"] > 0
+    assert sections["cost"]["memory"]["weights"] > 0
     assert sections["data"]["sizes"] == {"train": 12, "valid": 12, "test": 12}
     assert sections["environment"]["torch"] == torch.__version__
     assert all(

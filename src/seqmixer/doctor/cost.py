@@ -31,22 +31,6 @@ UPDATES = 5  # measured of each kind of stage, after one to warm up
 
 
 @dataclass(frozen=True)
-class MemoryNeed:
-    """Bytes, by counting: what is not counted (hidden states, the sources) is small beside it, or of another kind."""
-
-    parameters: int  # how many
-    weights: int
-    gradients: int
-    optimizer: int
-    logits: int  # o, log p and the gradient of o, of as many words as are held at a time
-    reference: int = 0  # the model that a KL term holds to
-
-    @property
-    def total(self) -> int:
-        return self.weights + self.gradients + self.optimizer + self.logits + self.reference
-
-
-@dataclass(frozen=True)
 class Timing:
     """Seconds, measured."""
 
@@ -55,42 +39,40 @@ class Timing:
     validation: float  # of a split
 
 
-def counted(config: Config, task: Task, model: SequenceModel) -> MemoryNeed:
-    parameters = sum(parameter.numel() for parameter in model.parameters())
+def counted(config: Config, task: Task, model: SequenceModel) -> dict[str, int]:
+    """Bytes of memory, by what takes them. What is not counted (hidden states, the sources) is small beside it."""
+    weights = FLOAT * sum(parameter.numel() for parameter in model.parameters())
     sentences = min(config.training.batch_size, len(task.train))
-    numbers = config.algorithm.sentences * sentences * task.length * len(task.target_vocab)
+    scores = config.algorithm.sentences * sentences * task.length * len(task.target_vocab)
     in_parts = type(model).log_prob is not SequenceModel.log_prob and config.training.fast
     if in_parts and not config.algorithm.holds_logits:
-        numbers = min(numbers, ROOM)
-    return MemoryNeed(
-        parameters=parameters,
-        weights=FLOAT * parameters,
-        gradients=FLOAT * parameters,
-        optimizer=FLOAT * MOMENTS[config.training.optimizer] * parameters,
-        logits=3 * FLOAT * numbers,
-        reference=FLOAT * parameters if config.algorithm.holds_reference else 0,
-    )
+        scores = min(scores, ROOM)
+    memory = {
+        "weights": weights,
+        "gradients": weights,
+        "optimiser": MOMENTS[config.training.optimizer] * weights,
+        "scores of all words": 3 * FLOAT * scores,  # o, log p and the gradient of o
+    }
+    return memory | ({"reference model": weights} if config.algorithm.holds_reference else {})
 
 
-def fits(memory: MemoryNeed, available: int) -> Finding:
+def fits(memory: dict[str, int], available: int) -> Finding:
     """The memory of an update, against what the device has in all."""
-    reference = f", reference model {in_bytes(memory.reference)}" if memory.reference else ""
-    what = (
-        f"{memory.parameters:,} parameters; an update needs at least {in_bytes(memory.total)} (weights "
-        f"{in_bytes(memory.weights)}, gradients {in_bytes(memory.gradients)}, optimiser {in_bytes(memory.optimizer)}, "
-        f"scores of all words {in_bytes(memory.logits)}{reference})"
-    )
+    parts = ", ".join(f"{name} {in_bytes(needed)}" for name, needed in memory.items())
+    total, parameters = sum(memory.values()), memory["weights"] // FLOAT
+    what = f"{parameters:,} parameters; an update needs at least {in_bytes(total)} ({parts})"
     why = f"the device has {in_bytes(available)}"
-    if memory.total > available:
+    if total > available:
         return problem(what, why, "lower training.batch_size, data.target_max_size or model.hidden")
-    if memory.total > 0.7 * available:
+    if total > 0.7 * available:
         return warning(what, f"{why}, and not all is counted", "lower training.batch_size")
     return ok(what)
 
 
-def disk(config: Config, memory: MemoryNeed) -> int:
+def disk(config: Config, memory: dict[str, int]) -> int:
     """Bytes of all checkpoints: those kept, and the one that is being written."""
-    return (config.training.keep + 2) * (memory.weights + memory.optimizer + memory.reference) + 3 * memory.weights
+    last = memory["weights"] + memory["optimiser"] + memory.get("reference model", 0)
+    return (config.training.keep + 2) * last + 3 * memory["weights"]
 
 
 def room(needed: int, folder: Path) -> Finding:

@@ -122,7 +122,7 @@ def measure(found: Diagnosis, subject: Subject, task: Task, epochs: int, positio
     disk = cost.disk(config, memory)
     available = cost.memory_of(device(config.training.device))
     counted = [cost.fits(memory, available), cost.room(disk, subject.folder)]
-    found.add("cost", counted, memory=asdict(memory), disk=disk)
+    found.add("cost", counted, memory=memory, disk=disk)
     with found.attempt("cost", "an update does not go through"):
         timing = cost.measured(config, task, ready.model, ready.algorithm, epochs)
         labels = [stage.label for stage in stages]
