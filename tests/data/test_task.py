@@ -18,6 +18,7 @@ def test_a_fingerprint_is_of_all_text_also_of_words_that_are_not_known():
         text(["a", "b"], [["a", "b"], ["c"]]),
         text(["a", "b"], [["a"], ["b", "c"]]),
         text(["a", "b"], [["a"], ["c"]]),
+        text(["a", "b"], [["a"], ["x"]]),  # another word that is not known
         text(["a", "b"], [["c"], ["a"]]),
         text(["a", "b"], [["c"], ["x"]]),
         text(["a", "x"], [["c"], ["x"]]),
