@@ -32,6 +32,7 @@ LAYERS = [  # a module imports only from its own part and from rows above
     {"build"},
     {"runs"},
     {"experiments", "doctor", "serve"},
+    {"init"},
     {"cli"},
 ]
 RANK = {name: i for i, row in enumerate(LAYERS) for name in row}

@@ -3,7 +3,7 @@
 from seqmixer.build.algorithms import build_algorithm, run_length
 from seqmixer.build.models import Dimensions, Model, build_model
 from seqmixer.build.rewards import Metrics
-from seqmixer.build.tasks import build_task, elsewhere, first, missing_files, preprocessing
+from seqmixer.build.tasks import build_task, elsewhere, first, missing_files, preprocessing, read_split
 
 __all__ = [
     "Dimensions",
@@ -16,5 +16,6 @@ __all__ = [
     "first",
     "missing_files",
     "preprocessing",
+    "read_split",
     "run_length",
 ]

@@ -34,8 +34,13 @@ WORDS = TextConfig()  # the data has words with spaces between
 
 
 @collector_paused()
-def build_task(config: DataConfig, vocabs: Vocabs | None = None, text: TextConfig = WORDS) -> Task:
-    """The data, encoded with `vocabs` if given (those of a saved run, or of a pretrained model)."""
+def build_task(
+    config: DataConfig, vocabs: Vocabs | None = None, text: TextConfig = WORDS, sample: int | None = None
+) -> Task:
+    """The data, encoded with `vocabs` if given (those of a saved run, or of a pretrained model).
+
+    With a `sample`, no more than the first so many examples of the training text are looked at.
+    """
     gone = missing_files(config, text)
     if gone:
         raise DataError(f"no such files: {', '.join(map(str, gone))}; {elsewhere()}")
@@ -50,7 +55,8 @@ def build_task(config: DataConfig, vocabs: Vocabs | None = None, text: TextConfi
         case "toy-captioning":
             task = toy.captioning(config.seed)
         case "text" | "dataset":
-            splits = read_splits(config)
+            (sources, references), *others = read_splits(config)
+            splits = [(sources and sources[:sample], references[:sample]), *others]
             if text.raw:
                 splits = [in_lines(pairs) for pairs in splits]
                 source, target = preprocessing(config, text)
@@ -65,10 +71,11 @@ def build_task(config: DataConfig, vocabs: Vocabs | None = None, text: TextConfi
             )
         case "captions":
             images = read_captions(folder / config.captions)
+            training = [image for image in images if image.split == "train"][:sample]
+            images = training + [image for image in images if image.split != "train"]
             if text.raw and vocabs is None:
-                captions = (image.captions for image in images if image.split == "train")
-                training = [one_line(caption) for several in captions for caption in several]
-                vocabs = None, learn_vocab(preprocessing(config, text)[1], training, target_limits, "captions")
+                captions = [one_line(caption) for image in training for caption in image.captions]
+                vocabs = None, learn_vocab(preprocessing(config, text)[1], captions, target_limits, "captions")
             task = captions_task(
                 "captions",
                 images,

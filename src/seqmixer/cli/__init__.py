@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
 
-from seqmixer.cli import data, doctor, running, scoring, serving, sweep, tables  # noqa: F401  (their commands enter the application)
+from seqmixer.cli import data, doctor, init, running, scoring, serving, sweep, tables  # noqa: F401  (their commands enter the application)
 from seqmixer.cli.options import app, this_command
 from seqmixer.errors import Interrupted, Lost, SeqmixerError, printable, within_memory
 from seqmixer.parallel import launch

@@ -2,7 +2,7 @@
 
 from seqmixer.data.batching import batch_count, batches, in_order
 from seqmixer.data.captions import Captioned, captions_task, read_captions, read_features
-from seqmixer.data.columns import kind_of, read_columns, read_table
+from seqmixer.data.columns import kind_of, names_of_columns, read_columns, read_table
 from seqmixer.data.cropping import LONGEST, coverage, length_covering
 from seqmixer.data.files import collector_paused
 from seqmixer.data.pieces import Pieces, read_tokenizer, token_ids, tokenizer_vocabs
@@ -49,6 +49,7 @@ __all__ = [
     "learn_vocab",
     "length_covering",
     "load_vocab",
+    "names_of_columns",
     "read_captions",
     "read_columns",
     "read_features",

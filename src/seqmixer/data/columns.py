@@ -14,6 +14,7 @@ from seqmixer.files import parse_json
 if TYPE_CHECKING:
     from datasets import Dataset
 
+NAME = 3  # words that the name of a column has at most
 Table = Iterator[tuple[str, Mapping[str, Any]]]  # where each row is, and its cells by column
 
 
@@ -62,6 +63,14 @@ def kind_of(path: Path) -> str | None:
     """
     suffix = Path(path.name.removesuffix(".gz")).suffix
     return suffix if suffix in KINDS else None
+
+
+def names_of_columns(path: Path) -> list[str]:
+    """What the columns of text in a table are called; where its first line has no names but sentences, numbers."""
+    _, row = next(KINDS[kind_of(path)](path, read_utf8(path), ()), ("", {}))
+    if kind_of(path) == ".jsonl":
+        return [name for name, cell in row.items() if isinstance(cell, str | list)]
+    return [*(row if any(len(cell.split()) > NAME for cell in row.values()) else row.values())]
 
 
 def rows_of_tsv(path: Path, text: str, wanted: Sequence[str]) -> Table:

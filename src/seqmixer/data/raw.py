@@ -79,9 +79,14 @@ class Preprocessing:
 
 
 def encoded(steps: Iterable[TextStep], lines: Sequence[str], label: str) -> list[str]:
-    """Lines after some steps, with a progress bar."""
+    """Lines after some steps."""
     run = Pipeline(tuple(steps))
-    return [run.encode(line) for line in watched(lines, f"{label}: {', '.join(step.name for step in run.steps)}")]
+    return [run.encode(line) for line in watch(lines, f"{label}: {', '.join(step.name for step in run.steps)}")]
+
+
+def watch(lines: Sequence[str], label: str) -> Iterable[str]:
+    """The lines, with a progress bar if they are many."""
+    return watched(lines, label) if len(lines) >= MANY else lines
 
 
 @dataclass(frozen=True)
@@ -103,8 +108,7 @@ class ReadableVocab(Vocab):
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
         encode, read = self.pipeline.encode, self.read
-        watch = watched(texts, "reading text") if len(texts) >= MANY else texts
-        return super().encode_all([read.pop(text, "") or encode(text) for text in watch])
+        return super().encode_all([read.pop(text, "") or encode(text) for text in watch(texts, "reading text")])
 
     def decode(self, ids: Iterable[int]) -> str:
         return self.pipeline.decode(super().decode(ids))
