@@ -210,5 +210,5 @@ def described(task: Task, values: Values) -> Iterator[str]:
     else:
         yield f"words seen twice or more: {values['unknown']} of new text are unknown"
     yield f"T = {task.length} holds {values['covered']} of the targets; the longest has {values['longest']}"
-    schedule = f"{values['xent_epochs']} epochs of XENT, then s = {values['s']}"
+    schedule = f"{values['xent_epochs']} epochs of cross-entropy, then s = {values['s']}"
     yield f"hidden = {values['hidden']}, {schedule}: about {values['time']} here"
