@@ -50,6 +50,11 @@ def test_a_config_rewards_agreement_and_validates_by_references():
     ("reward", "algorithm", "message"),
     [
         ({}, {"name": "reinforce"}, r"reward\.against = 'candidates' needs several sentences for each source; set alg"),
+        (
+            {},
+            {"name": "rloo", "shaped": True},
+            r"algorithm\.shaped = true rewards words .* set algorithm\.shaped to false",
+        ),
         ({"name": "mine:f"}, {"name": "best-of-n"}, r"reward\.against = 'candidates' is for built-in metrics, not for"),
     ],
 )

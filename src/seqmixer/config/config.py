@@ -83,6 +83,9 @@ class Config(Section):
             if getattr(self.reward, name) == value and self.algorithm.rewarded and self.algorithm.sentences < 2:
                 why = "needs several sentences for each source"
                 raise ValueError(f"reward.{name} = {value!r} {why}; set algorithm.samples to 2 or more")
+        if getattr(self.algorithm, "shaped", False) and (self.reward.control or self.reward.against == "candidates"):
+            why = "rewards words by what they add, but reward.control and reward.against are of whole sentences"
+            raise ValueError(f"algorithm.shaped = true {why}; set algorithm.shaped to false")
         code = [name for _, name in parse(self.reward.name) if is_path(name)]
         if code and self.reward.against == "candidates":
             raise ValueError(f"reward.against = 'candidates' is for built-in metrics, not for {code[0]!r}")
