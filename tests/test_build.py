@@ -133,7 +133,7 @@ def test_an_unknown_metric_names_the_nearest(tmp_path):
         Metrics(settings, build_task(settings.data)).chosen[0]
     assert str(error.value) == (
         "unknown evaluation.metrics 'roug_l'. Did you mean 'rouge_l'? Known: bleu, bleu_best, bleu_mean, chrf, chrf++, cider, edit, exact, length, "
-        "module:function, rouge1, rouge1_f, rouge2, rouge2_f, rouge_l."
+        "module:function, rouge1, rouge1_f, rouge2, rouge2_f, rouge_l, sacrebleu, sacrebleu_chrf, sacrebleu_chrf++."
     )
 
 

@@ -222,7 +222,7 @@ def test_the_page_shows_hostile_text_and_does_not_run_it(page):
     assert "\\x1b[31mred" in text
     assert "😀👩‍👩‍👧" in text
     assert "{{7*7}}" in text
-    assert page.locator("#answer bdi").filter(has_text="\u202etfel-ot-thgir").count()  # has its direction for itself
+    assert "\\u202etfel-ot-thgir" in text  # spelled, so that it turns nothing around
     assert page.evaluate("[window.hacked, document.querySelectorAll('#answer script, #answer img, b b').length]") == [
         None,
         0,

@@ -41,7 +41,7 @@ def folder(trained, tmp_path):
     return shutil.copytree(trained, tmp_path / "runs")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # while Playwright runs, an event loop does, and tests of others start their own
 def chromium():
     """The system's Chromium, without a window."""
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
