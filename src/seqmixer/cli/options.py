@@ -13,6 +13,8 @@ from seqmixer import __version__
 from seqmixer.errors import ConfigError, printable
 from seqmixer.parallel import launch
 
+WIDE = 160  # columns of a table that is redirected
+
 app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -108,6 +110,13 @@ def this_command() -> str:
 def put(text: str, end: str = "\n") -> None:
     """Print a result. A terminal gets no control characters of its data; a file or another program gets all of it."""
     print(printable(text) if sys.stdout.isatty() else text, end=end, flush=True)
+
+
+def show_table(table: object) -> None:
+    """Print a table, or several. Where the output is redirected, they are as wide as they need to be."""
+    from rich.console import Console
+
+    Console(width=None if sys.stdout.isatty() else WIDE).print(table)
 
 
 def show(values: dict[str, object], text: str, as_json: bool) -> None:

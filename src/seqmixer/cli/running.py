@@ -29,6 +29,7 @@ from seqmixer.cli.options import (
     search_of,
     seed_option,
     show,
+    show_table,
     split_names,
 )
 from seqmixer.errors import ConfigError, DataError, printable
@@ -211,7 +212,6 @@ def compare(
     \b
     seqmixer compare runs/xent runs/mixer
     """
-    from rich import print as show_table
 
     from seqmixer.experiments.compare import as_rows, as_table
     from seqmixer.experiments.compare import compare as compare_runs

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seqmixer.cli.options import ConfigFile, Json, Settings, app, put, seed_option, this_command
+from seqmixer.cli.options import ConfigFile, Json, Settings, app, put, seed_option, show_table, this_command
 
 if TYPE_CHECKING:
     from seqmixer.experiments.sweep.search import Sweep
@@ -69,8 +69,6 @@ def sweep(
     if as_json:
         put((folder / "sweep.json").read_text(encoding="utf-8"))
     else:
-        from rich import print as show_table
-
         show_table(table(record))
         put(f"Best: seqmixer train {folder / 'best.toml'}")
         put(f"Record: {folder / 'sweep.md'}")

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from seqmixer.cli.options import Json, RunFolder, Settings, Trust, app, put, this_command
+from seqmixer.cli.options import Json, RunFolder, Settings, Trust, app, put, show_table, this_command
 
 
 @app.command()
@@ -23,7 +23,6 @@ def demo(
 
     Stopped, the same command resumes it: finished runs are not run again.
     """
-    from rich import print as show_table
 
     from seqmixer.experiments.demo import run_demo, table
 
@@ -66,7 +65,6 @@ def paper(
     seqmixer paper summarization --recipe quick --seeds 1
     seqmixer paper all --markdown docs/results
     """
-    from rich import print as show_table
 
     from seqmixer.experiments.paper.page import as_json as numbers
     from seqmixer.experiments.paper.page import run_paper, shown
@@ -106,7 +104,6 @@ def study(
     seqmixer study toy
     seqmixer study mine.toml --methods xent,mixer,leave-one-out --seeds 1
     """
-    from rich import print as show_table
 
     from seqmixer.experiments.study.page import as_json as numbers
     from seqmixer.experiments.study.page import run_study, shown

@@ -183,10 +183,8 @@ def filled_table(lines: Sequence[str], values: Values) -> str:
             continue
         setting, mark, remark = line.partition("  # ")
         if found := filled_line(setting, values, partial(json.dumps, ensure_ascii=False)):
-            kept += [
-                *above,
-                *(f"{each}{mark}{said}" for each in found for said in filled_line(remark, values, str) or [""]),
-            ]
+            said = filled_line(remark, values, str)
+            kept += [*above, *(f"{each}{mark}{said[0]}" if said else each for each in found)]
         above = []
     return "\n".join(kept) if any(" = " in line for line in kept) else ""
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from rich.markup import escape
@@ -53,7 +53,9 @@ class ReportTable:
         table = Table(title=title, caption=caption or self.note or None, box=None, pad_edge=False)
         table.title_justify = table.caption_justify = "left"
         for i, column in enumerate(self.columns):
-            table.add_column(escape(column), justify="right" if i else "left", overflow="fold", no_wrap=i > 0)
+            least = max(len(row[0]) for row in self.rows) if self.rows and not i else None  # names are never cut
+            side: Literal["right", "left"] = "right" if i else "left"
+            table.add_column(escape(column), justify=side, overflow="fold", no_wrap=i > 0, min_width=least)
         for row in self.rows:
             table.add_row(*(f"[bold]{escape(cell.strip('*'))}" if cell[:2] == "**" else escape(cell) for cell in row))
         return table
